@@ -19,7 +19,7 @@ from attnviz.features.diff.run import paired
 from attnviz.features.knockout.function import Knock
 from attnviz.features.knockout.function import judged as judged_cuts
 from attnviz.features.knockout.settings import KnockoutSettings
-from attnviz.features.patch.judge import shares as judged_shares
+from attnviz.features.patch.shares import shares as judged_shares
 from attnviz.features.thoughts.sentences import judged as judged_tails
 from attnviz.statistics.order import per_text
 from attnviz.statistics.ratios import ratios

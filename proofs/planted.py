@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 import attnviz as av
-from attnviz.features.patch import judge
+from attnviz.features.patch import shares
 from attnviz.features.patch.circuit import halves
 from attnviz.features.patch.pairs import PreparedPair, prepare, task_pairs
 from attnviz.features.patch.result import Patch
@@ -78,7 +78,7 @@ def wired(name: str) -> Proof:
     found = av.patch(task="induction-swap", model=source, circuit="95%", count=COUNT)
     assert found.circuit is not None
     pairs = prepare(source, task_pairs(source, "induction-swap", COUNT, 0)[0])
-    judged = [pairs[n] for n in halves(judge.clusters(pairs), 0).judged]
+    judged = [pairs[n] for n in halves(shares.clusters(pairs), 0).judged]
     members = {(member.head.layer, member.head.index) for member in found.circuit.members}
     kept = faithful(model, judged, members)
     right = _judged("", "", [(_parts(found), there(heads))])

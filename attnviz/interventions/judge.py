@@ -91,10 +91,10 @@ class Family:
         None where nothing is asked for: a size of 0.
         """
         size = np.broadcast_to(smallest, self.values.shape[1:])
-        found = shares(self.values, size)
+        counts = shares(self.values, size)
         return [
-            (Often(int(found.above[n]), float(found.least_above[n])),
-             Often(int(found.below[n]), float(found.least_below[n]))) if size[n] > 0 else None
+            (Often(int(counts.above[n]), float(counts.least_above[n])),
+             Often(int(counts.below[n]), float(counts.least_below[n]))) if size[n] > 0 else None
             for n in range(len(size))
         ]  # fmt: skip
 
@@ -116,9 +116,9 @@ def judge(
     ``pooled_rounding``, the same of sums, see :func:`~attnviz.statistics.ratios.ratios`.
     """
     pooled = ratios(changes, over, names, size=size, rounding=pooled_rounding, joint=False)
-    sums, whole = merge_copies(names, changes, over)
-    if whole.ndim == 1:
-        whole = whole[:, None]
-    least = ROUNDING * np.abs(whole).max(0, initial=0) if whole.dtype.kind == "f" else 0
-    values = sums / np.where(np.abs(whole) > least, whole, np.nan)
+    sums, totals = merge_copies(names, changes, over)
+    if totals.ndim == 1:
+        totals = totals[:, None]
+    least = ROUNDING * np.abs(totals).max(0, initial=0) if totals.dtype.kind == "f" else 0
+    values = sums / np.where(np.abs(totals) > least, totals, np.nan)
     return Family(values, sums, medians(values, rounding=rounding), pooled)

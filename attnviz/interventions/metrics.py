@@ -47,43 +47,45 @@ TINY = 1e-16
 
 def values_of(
     name: str,
-    seen: Array,
+    predictions: Array,
     ids: Sequence[int] | NDArray[np.int64] = (),
     against: Sequence[int] | NDArray[np.int64] | None = None,
     full: Array | None = None,
 ) -> Array:
     """Take a metric at n positions, float64 [n]; of arrays of the kind that comes.
 
-    ``seen``: logits [n, V], or states [n, D] for ``hidden``; ``ids`` [n], the tokens that belong
-    there; ``against`` [n], those they are held against; ``full``: as ``seen``, of the unchanged
-    model, for distances.
+    ``predictions``: logits [n, V], or states [n, D] for ``hidden``; ``ids`` [n], the tokens that
+    belong there; ``against`` [n], those they are held against; ``full``: as ``predictions``, of
+    the unchanged model, for distances.
     """
-    on = arrays.of(seen)
+    lib = arrays.of(predictions)
     if WORSE[name] == 0:
         assert full is not None
-        return _distance(name, seen, arrays.converted(full, seen))
-    scores = seen if seen.dtype == on.float64 else on.cast(seen, on.float32)
-    first, *others = (
-        on.asarray(chosen, on.int64, seen) for chosen in (ids, against) if chosen is not None
+        return _distance(name, predictions, arrays.converted(full, predictions))
+    scores = predictions if predictions.dtype == lib.float64 else lib.cast(predictions, lib.float32)
+    first, *competing = (
+        lib.asarray(chosen, lib.int64, predictions)
+        for chosen in (ids, against)
+        if chosen is not None
     )
     if name == "logit-diff":
-        columns = (chosen[:, None] for chosen in (first, *others))
-        logits = [arrays.exact(on.at_indices(scores, column))[:, 0] for column in columns]
-        return logits[0] - logits[1] if others else logits[0]
-    logs = arrays.exact(on.log_probabilities(scores, first))
-    return on.xp.exp(logs) if name == "prob" else -logs if name == "loss" else logs
+        columns = (chosen[:, None] for chosen in (first, *competing))
+        logits = [arrays.exact(lib.at_indices(scores, column))[:, 0] for column in columns]
+        return logits[0] - logits[1] if competing else logits[0]
+    logs = arrays.exact(lib.log_probabilities(scores, first))
+    return lib.xp.exp(logs) if name == "prob" else -logs if name == "loss" else logs
 
 
-def _distance(name: str, seen: Array, full: Array) -> Array:
+def _distance(name: str, predictions: Array, full: Array) -> Array:
     """How far logits or states are from those of the unchanged model, float64 [n]."""
     if name == "hidden":
-        before, after = arrays.exact(full), arrays.exact(seen)
-        sizes = (arrays.norm(before) * arrays.norm(after)).clip(TINY)
-        return 1 - (before * after).sum(-1) / sizes
-    on = arrays.of(seen)
-    exact = on.largest_float(seen)
-    before, after = (on.log_softmax(on.cast(x, exact)) for x in (full, seen))
-    return arrays.exact((on.xp.exp(before) * (before - after)).sum(-1))
+        reference, current = arrays.exact(full), arrays.exact(predictions)
+        sizes = (arrays.norm(reference) * arrays.norm(current)).clip(TINY)
+        return 1 - (reference * current).sum(-1) / sizes
+    lib = arrays.of(predictions)
+    exact = lib.largest_float(predictions)
+    reference, current = (lib.log_softmax(lib.cast(x, exact)) for x in (full, predictions))
+    return arrays.exact((lib.xp.exp(reference) * (reference - current)).sum(-1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,67 +130,67 @@ class Metric:
         full: Output,
         changed: Output,
         trials: Sequence[Trial],
-        at: Sequence[int] | None = None,
+        positions: Sequence[int] | None = None,
     ) -> list[Array]:
         """Return the value at every position that counts, [n] in float64 for each trial."""
-        other = self._looked_at(changed)
-        whole = arrays.converted(self._looked_at(full), other) if self.compares else None
-        on = arrays.of(other)
-        place = None if at is None else {position: n for n, position in enumerate(at)}
+        current = self._looked_at(changed)
+        reference = arrays.converted(self._looked_at(full), current) if self.compares else None
+        lib = arrays.of(current)
+        index = None if positions is None else {position: n for n, position in enumerate(positions)}
         values = []
         for number, trial in enumerate(trials):
             parts = []
-            for part in self._parts(trial, other.shape[-1]):
-                of_part = part.positions if place is None else [place[p] for p in part.positions]
-                before = None if whole is None else self._rows(whole, number, of_part)
-                after = self._rows(other, number, of_part)
-                parts.append(arrays.exact(self._at(before, after, part)))
-            values.append(on.xp.concatenate(parts))
+            for part in self._parts(trial, current.shape[-1]):
+                of_part = part.positions if index is None else [index[p] for p in part.positions]
+                before = None if reference is None else self._rows(reference, number, of_part)
+                rows = self._rows(current, number, of_part)
+                parts.append(arrays.exact(self._at(before, rows, part)))
+            values.append(lib.xp.concatenate(parts))
         return values
 
     def _parts(self, trial: Trial, width: int) -> Iterator[Trial]:
         """Yield a trial, a few positions at a time; a user's metric sees all of them."""
         rows = max(1, len(trial.positions) if self.user else AT_ONCE // width)
         for first in range(0, max(1, len(trial.positions)), rows):
-            some = slice(first, first + rows)
-            yield replace(trial, positions=trial.positions[some], targets=trial.targets[some])
+            span = slice(first, first + rows)
+            yield replace(trial, positions=trial.positions[span], targets=trial.targets[span])
 
-    def _rows(self, seen: Array, item: int, positions: Sequence[int]) -> Array:
+    def _rows(self, output: Array, item: int, positions: Sequence[int]) -> Array:
         """[n, ·], an item's rows at some positions."""
-        rows: Array = at_positions(seen[item : item + 1], positions)[0]
+        rows: Array = at_positions(output[item : item + 1], positions)[0]
         return arrays.exact(rows) if self.exact else rows
 
     def _looked_at(self, output: Output) -> Array:
-        seen = output.logits if self.logits else output.hidden
-        if seen is None:
+        predictions = output.logits if self.logits else output.hidden
+        if predictions is None:
             raise ModelError(f"the model gives no {'logits' if self.logits else 'hidden states'}")
-        return seen
+        return predictions
 
-    def _at(self, full: Array | None, seen: Array, trial: Trial) -> Array:
+    def _at(self, full: Array | None, predictions: Array, trial: Trial) -> Array:
         """[n], at a trial's positions: of rows [n, ·] of the changed model, the full one's beside.
 
         Those are None for a metric that does not compare with them.
         """
         if self.user is not None:
-            return _of_user(self.user, full, seen, trial)
+            return _of_user(self.user, full, predictions, trial)
         if self.answer is None:
-            return values_of(self.name, seen, trial.targets, full=full)
+            return values_of(self.name, predictions, trial.targets, full=full)
         count = len(trial.positions)
         against = None if self.against is None else [self.against] * count
-        return values_of(self.name, seen, [self.answer] * count, against)
+        return values_of(self.name, predictions, [self.answer] * count, against)
 
 
 def _of_user(metric: UserMetric, full: Array | None, logits: Array, trial: Trial) -> Array:
     """Return the values of a user's metric, [n]."""
-    on = arrays.of(logits)
-    seen = Predictions(
-        arrays.to_torch(on.copied(on.cast(logits, on.float32))),
-        arrays.to_torch(on.asarray(trial.targets, on.int64, logits)),
+    lib = arrays.of(logits)
+    predictions = Predictions(
+        arrays.to_torch(lib.copied(lib.cast(logits, lib.float32))),
+        arrays.to_torch(lib.asarray(trial.targets, lib.int64, logits)),
         trial.positions,
         trial.tokens,
-        None if full is None else arrays.to_torch(on.copied(on.cast(full, on.float32))),
+        None if full is None else arrays.to_torch(lib.copied(lib.cast(full, lib.float32))),
     )
-    return arrays.converted(metric.at(seen), logits)
+    return arrays.converted(metric.at(predictions), logits)
 
 
 LOSS, KL, HIDDEN = Metric("loss"), Metric("kl"), Metric("hidden")

@@ -69,17 +69,17 @@ class BaselineRun:
 
 def baseline(source: Source, trials: Sequence[Trial], metric: Metric) -> BaselineRun:
     """Run the whole model once for all interventions."""
-    at = metric.logits_at(trials)
+    positions = metric.logits_at(trials)
     request = ForwardRequest(
         hidden=not metric.logits,
         logits=metric.logits,
-        logits_at=at,
+        logits_at=positions,
         states=source.start_kind is not None,
     )
     output = source.forward([trial.inputs for trial in trials], request=request)
-    base = metric.of(output, output, trials, at)
-    kept = output if metric.compares else replace(output, hidden=None, logits=None)
-    return BaselineRun(base, kept, at)
+    base = metric.of(output, output, trials, positions)
+    retained = output if metric.compares else replace(output, hidden=None, logits=None)
+    return BaselineRun(base, retained, positions)
 
 
 def sweep_trials(
@@ -89,25 +89,27 @@ def sweep_trials(
     metric: Metric,
     *,
     tokens: int = TOKENS,
-    whole: BaselineRun | None = None,
-    told: Callable[[int], None] = lambda done: None,
+    unchanged: BaselineRun | None = None,
+    on_progress: Callable[[int], None] = lambda count: None,
 ) -> list[list[Array]]:
     """Measure trials with each intervention: of each, for every trial the metric [n]."""
-    whole = whole or baseline(source, trials, metric)
-    full, at = whole.output, whole.at
+    unchanged = unchanged or baseline(source, trials, metric)
+    full, positions = unchanged.output, unchanged.at
 
     def run(batch: Sequence[Inputs], request: ForwardRequest) -> Output:
-        request = replace(request, hidden=not metric.logits, logits=metric.logits, logits_at=at)
+        request = replace(
+            request, hidden=not metric.logits, logits=metric.logits, logits_at=positions
+        )
         return source.forward(batch, request=request)
 
     return sweep(
         run,
         [trial.inputs for trial in trials],
         interventions,
-        lambda changed, number, skipped: metric.of(full, changed, trials, at),
+        lambda changed, number, skipped: metric.of(full, changed, trials, positions),
         full,
         tokens=tokens,
-        told=told,
+        on_progress=on_progress,
         aside=0 if metric.user is not None else source.concurrent,
     )
 
@@ -134,26 +136,26 @@ def filled(
     fill: UserFill,
     batch: Sequence[Inputs],
     site: Site,
-    own: Array,
-    other: Array,
+    outputs: Array,
+    replacement: Array,
     mixed: tuple[Array, Array] | None = None,
 ) -> Array:
     """Fill heads' places by a user's function, [B, T, H, d_v], where texts have tokens.
 
-    ``own``: their outputs [B, T, H, d_v], which stay elsewhere; ``other``: what would take their
-    place; ``mixed``: weights [B, H, T, S] and values [B, G, S, d_v] that outputs are made of.
+    ``outputs``: their own [B, T, H, d_v], which stay elsewhere; ``replacement``: what would take
+    their place; ``mixed``: weights [B, H, T, S] and values [B, G, S, d_v] that outputs are made of.
     """
-    on = arrays.of(own)
-    fills: Array = on.copied(own)
+    lib = arrays.of(outputs)
+    fills: Array = lib.copied(outputs)
     for number, item in enumerate(batch):
         sides = item.sides[site.kind]
         real, keys = slice(0, len(sides.queries)), slice(0, len(sides.keys))
-        parts = [own[number, real], other[number, real]]
+        parts = [outputs[number, real], replacement[number, real]]
         if mixed is not None:
             parts += [mixed[0][number, :, real, keys], mixed[1][number, :, keys]]
-        z, rest, *more = (arrays.to_torch(on.copied(part)) for part in parts)
-        seen = Outputs(z, rest, site, sides.queries, *more)
-        fills[number, real] = arrays.converted(fill.at(seen), fills)
+        z, substitute, *mixture = (arrays.to_torch(lib.copied(part)) for part in parts)
+        view = Outputs(z, substitute, site, sides.queries, *mixture)
+        fills[number, real] = arrays.converted(fill.at(view), fills)
     return fills
 
 
@@ -167,8 +169,8 @@ def affordable(source: Source, metric: Metric) -> int:
 
 def first_layer(source: Source, sites: Collection[Site]) -> int | None:
     """Find the layer at which a pass that changes some can begin; None for a whole pass."""
-    same = all(site.kind == source.start_kind for site in sites)
-    return min(site.layer for site in sites) if same else None
+    startable = all(site.kind == source.start_kind for site in sites)
+    return min(site.layer for site in sites) if startable else None
 
 
 def grouped(layers: Sequence[T], at_once: int) -> Iterator[tuple[T, list[int]]]:
@@ -190,44 +192,45 @@ def sweep(
     *,
     tokens: int = TOKENS,
     width: int = 0,
-    told: Callable[[int], None] = lambda done: None,
+    on_progress: Callable[[int], None] = lambda count: None,
     aside: int = 0,
 ) -> list[V]:
     """Measure a batch with each intervention.
 
     ``value`` takes what a run gives, the intervention's number and how many tokens were not run
     again; ``baseline`` has the states or the past that passes begin with; ``width`` is V where
-    logits of all positions are kept; ``told`` gets how many more are done; ``aside``: how many
-    passes, then smaller ones whoever runs them, may run side by side where each has one thread.
+    logits of all positions are kept; ``on_progress`` gets how many more are done; ``aside``:
+    how many passes, then smaller ones whoever runs them, may run side by side where each has one
+    thread.
     """
     room = len(batch) * max(item.length for item in batch)
-    most = max(1, (tokens // ASIDE if aside else tokens) // room)
+    pass_size = max(1, (tokens // ASIDE if aside else tokens) // room)
     if width:
-        most = min(most, max(1, ROOM // (room * width)))
+        pass_size = min(pass_size, max(1, ROOM // (room * width)))
 
     def measure(passed: tuple[int | None, list[int]]) -> list[V]:
         """Measure the interventions of one pass."""
         layer, numbers = passed
-        some = [interventions[number] for number in numbers]
-        skipped = 0 if baseline.past is None else min(one.token for one in some)
+        group = [interventions[number] for number in numbers]
+        skipped = 0 if baseline.past is None else min(intervention.token for intervention in group)
         past = None if baseline.past is None else baseline.past.first(skipped)
-        request = joined([one.part() for one in some])
+        request = joined([intervention.part() for intervention in group])
         if layer is not None and request.start is None:
             request = replace(request, start=Start(layer, baseline.states[layer]))
-        changed = run(list(batch) * len(some), replace(request, past=past))
-        rows = (slice(n * len(batch), (n + 1) * len(batch)) for n in range(len(some)))
+        changed = run(list(batch) * len(group), replace(request, past=past))
+        rows = (slice(n * len(batch), (n + 1) * len(batch)) for n in range(len(group)))
         return [
             value(items(changed, part), number, skipped)
             for part, number in zip(rows, numbers, strict=True)
         ]
 
-    passes = list(grouped([one.layer for one in interventions], most))
+    passes = list(grouped([intervention.layer for intervention in interventions], pass_size))
     values: dict[int, V] = {}
-    within = max(1, tokens // (most * room))  # passes that have no more than these tokens
+    within = max(1, tokens // (pass_size * room))  # passes that have no more than these tokens
     measured = threads.side_by_side(measure, passes, min(beside(aside), within))
-    for (_, numbers), found in zip(passes, measured, strict=True):
-        values |= zip(numbers, found, strict=True)
-        told(len(numbers))
+    for (_, numbers), results in zip(passes, measured, strict=True):
+        values |= zip(numbers, results, strict=True)
+        on_progress(len(numbers))
     return [values[number] for number in range(len(interventions))]
 
 
@@ -242,14 +245,16 @@ def joined(parts: Sequence[ForwardRequest]) -> ForwardRequest:
     kinds = dict.fromkeys((site, d.part) for own in donors for site, ds in own.items() for d in ds)
     by_site: dict[Site, list[Donor]] = {}
     for site, kind in kinds:
-        each = [[d for d in own.get(site, ()) if d.part == kind] for own in donors]
-        by_site.setdefault(site, []).append(_donor([own[0] if own else None for own in each]))
+        aligned = [[d for d in own.get(site, ()) if d.part == kind] for own in donors]
+        by_site.setdefault(site, []).append(_donor([own[0] if own else None for own in aligned]))
     starts = [part.start for part in parts if part.start is not None]
     return ForwardRequest(
         gates=_joined(gates, _gate),
         donors=by_site or None,
         cuts=_joined(cuts, _cut),
-        start=Start(starts[0].layer, _stacked([one.hidden for one in starts])) if starts else None,
+        start=Start(starts[0].layer, _stacked([start.hidden for start in starts]))
+        if starts
+        else None,
     )
 
 
@@ -257,11 +262,11 @@ _CHANGES = ("gates", "donors", "cuts")
 
 
 def _joined(
-    each: Sequence[Mapping[Site, T]], join: Callable[[Sequence[T | None]], T]
+    parts: Sequence[Mapping[Site, T]], join: Callable[[Sequence[T | None]], T]
 ) -> dict[Site, T] | None:
     """Join what interventions have of each layer."""
-    sites = dict.fromkeys(site for own in each for site in own)
-    return {site: join([own.get(site) for own in each]) for site in sites} or None
+    sites = dict.fromkeys(site for part in parts for site in part)
+    return {site: join([part.get(site) for part in parts]) for site in sites} or None
 
 
 def full_logits(source: Source) -> Run:
@@ -283,31 +288,31 @@ def _stacked(parts: Sequence[Any]) -> Array:
     return arrays.of(parts[0]).xp.concatenate(list(parts))
 
 
-def _gate(each: Sequence[Gate | None]) -> Gate:
+def _gate(optional: Sequence[Gate | None]) -> Gate:
     """Join the gates of a layer, open where an intervention has none."""
-    first = next(gate for gate in each if gate is not None)
+    first = next(gate for gate in optional if gate is not None)
     xp, fill = arrays.of(first.share).xp, first.fill
     if fill is not None and fill.ndim == 4 and len(fill) > 1:
-        fill = arrays.of(fill).xp.tile(fill, (len(each), 1, 1, 1))
-    shares = [xp.ones_like(first.share) if gate is None else gate.share for gate in each]
+        fill = arrays.of(fill).xp.tile(fill, (len(optional), 1, 1, 1))
+    shares = [xp.ones_like(first.share) if gate is None else gate.share for gate in optional]
     return Gate(_stacked(shares), fill)
 
 
-def _donor(each: Sequence[Donor | None]) -> Donor:
+def _donor(optional: Sequence[Donor | None]) -> Donor:
     """Join the donors of a part of a layer, idle where an intervention has none."""
-    first = next(donor for donor in each if donor is not None)
+    first = next(donor for donor in optional if donor is not None)
     idle = replace(first, share=arrays.of(first.share).xp.zeros_like(first.share))
-    donors = [idle if donor is None else donor for donor in each]
-    same = all(donor.values is first.values for donor in donors)
-    values = first.values if same else _stacked([donor.values for donor in donors])
+    donors = [idle if donor is None else donor for donor in optional]
+    shared = all(donor.values is first.values for donor in donors)
+    values = first.values if shared else _stacked([donor.values for donor in donors])
     return Donor(first.part, values, _stacked([donor.share for donor in donors]))
 
 
-def _cut(each: Sequence[Cut | None]) -> Cut:
+def _cut(optional: Sequence[Cut | None]) -> Cut:
     """Join the cuts of a layer, of no head where an intervention has none."""
-    first = next(cut for cut in each if cut is not None)
+    first = next(cut for cut in optional if cut is not None)
     idle = replace(first, heads=arrays.of(first.heads).xp.zeros_like(first.heads))
-    cuts = [idle if cut is None else cut for cut in each]
+    cuts = [idle if cut is None else cut for cut in optional]
     heads, rows, keys, instead, order = (
         None if each_cuts[0] is None else _stacked(each_cuts)
         for each_cuts in zip(

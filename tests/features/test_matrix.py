@@ -27,7 +27,7 @@ from attnviz.errors import AttnvizError, UsageError
 from attnviz.features.atlas.gather import gather
 from attnviz.features.atlas.page import document
 from attnviz.features.atlas.result import Atlas
-from attnviz.features.patch import judge
+from attnviz.features.patch import shares
 from attnviz.features.patch.pairs import pair_of, prepare, task_pairs
 from attnviz.features.profile.function import with_evidence
 from attnviz.features.profile.result import Profile
@@ -106,7 +106,7 @@ def _patch(folder: Path, split: str) -> Result:
         for pair in pairs
     ]  # fmt: skip
     ready = prepare(source, [pair_of(row, "a row") for row in rows])
-    said = _sides_of(judge.clusters(ready))
+    said = _sides_of(shares.clusters(ready))
     given = [{**row, "side": side} for row, side in zip(rows, said, strict=True)]
     return av.patch(given, circuit=2, split=split, model=source)
 

@@ -133,7 +133,7 @@ def test_a_baseline_is_run_once(gpt2, tested, monkeypatch) -> None:
 
     monkeypatch.setattr(type(gpt2), "forward", noted)
     groups = [Group(str(n), (Head(Site("decoder", n % 2), n),)) for n in range(4)]
-    sweep_trials(gpt2, tested, ablations(gpt2, groups, 2), LOSS, whole=whole)
+    sweep_trials(gpt2, tested, ablations(gpt2, groups, 2), LOSS, unchanged=whole)
     assert runs == [(4, 0), (4, 1)]
 
 
@@ -149,7 +149,7 @@ def test_passes_side_by_side_give_the_same_bits(gpt2, monkeypatch) -> None:
         with threads.one_thread(), light.gated({"0.2": 0}):
             runs.append(sweep_trials(light, tested, without, LOSS, tokens=160))
         done: list[int] = []
-        plain = sweep_trials(light, tested, without, LOSS, tokens=160, told=done.append)
+        plain = sweep_trials(light, tested, without, LOSS, tokens=160, on_progress=done.append)
         assert sum(done) == len(without)
     for one, other, alone in zip(*runs, plain, strict=True):
         assert all(map(np.array_equal, one, other))

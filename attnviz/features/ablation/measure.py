@@ -166,8 +166,8 @@ class Meter:
                 self._interventions(trials, changed, method, draw, maps),
                 plan.metric,
                 tokens=plan.tokens,
-                whole=full,
-                told=self._tell,
+                unchanged=full,
+                on_progress=self._tell,
             )
             for number, before in enumerate(base):
                 for group, after in zip(numbers, values, strict=True):

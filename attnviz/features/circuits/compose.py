@@ -29,8 +29,8 @@ from attnviz.statistics.distributions import gamma_above
 
 def widened(x: Array) -> Array:
     """In float32 or better."""
-    on = arrays.of(x)
-    return on.cast(x, on.float32) if on.is_half(x) else x
+    lib = arrays.of(x)
+    return lib.cast(x, lib.float32) if lib.is_half(x) else x
 
 
 def folded(norm: Normalization | None, weight: Array) -> Array:
@@ -183,17 +183,17 @@ def matched(ratio: Array, write: Array, read: Array, room: int) -> NDArray[np.fl
     size = float(room)
     variance = 2 * (size * p - 1)[:, None] * (size * q - 1) / (size**2 * (size - 1) * (size + 2))
     squares = np.square(to_numpy(ratio).astype(np.float64))
-    apart = (squares - 1 / size) / np.sqrt(variance.clip(_TINY))
+    deviation = (squares - 1 / size) / np.sqrt(variance.clip(_TINY))
     freedom = (p**3 / p3**2)[:, None] * (q**3 / q3**2)
-    above = (freedom + apart * np.sqrt(2 * freedom)).clip(0)
+    above = (freedom + deviation * np.sqrt(2 * freedom)).clip(0)
     return gamma_above(above / 2, freedom / 2)
 
 
 def _moments(gram: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Σa² and Σa³ of the eigenvalues' shares, [n] each, of Gram matrices [n, d, d]."""
-    wide = exact(gram)
-    trace = wide.diagonal(0, -2, -1).sum(-1)
-    shares = wide / trace.clip(_TINY)[:, None, None]
+    precise = exact(gram)
+    trace = precise.diagonal(0, -2, -1).sum(-1)
+    shares = precise / trace.clip(_TINY)[:, None, None]
     squares = shares @ shares
     return to_numpy((shares * shares).sum((-2, -1))), to_numpy((squares * shares).sum((-2, -1)))
 
@@ -216,8 +216,8 @@ def chance(width: int, write: int, read: int, *, mean_goes: bool, seed: int) -> 
 
 def repeated(shared: Array, heads: int) -> Array:
     """[G, ...] -> [H, ...]: heads of a group have the same keys and values."""
-    on = arrays.of(shared)
-    return shared[on.arange(0, heads, on.int64, shared) // (heads // len(shared))]
+    lib = arrays.of(shared)
+    return shared[lib.arange(0, heads, lib.int64, shared) // (heads // len(shared))]
 
 
 def _turned(matrix: Array) -> Array:

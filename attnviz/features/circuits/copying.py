@@ -60,15 +60,15 @@ def words(readout: Readout, chosen: NDArray[np.int64]) -> Array:
 def after_first(source: Source, embedded: Array) -> Array:
     """Embeddings [V, D] as they leave the first layer, each token alone and at no position."""
     inputs = source.prepare(Prompt(ids=(0,)))
-    made = []
+    blocks = []
     for first in range(0, len(embedded), _BATCH):
         block = embedded[first : first + _BATCH]
         start = Start(0, block[:, None], end=1)
         output = source.forward(
             [inputs] * len(block), request=ForwardRequest(hidden=False, states=True, start=start)
         )
-        made.append(output.states[1][:, 0])
-    return arrays.of(made[0]).xp.concatenate(made)
+        blocks.append(output.states[1][:, 0])
+    return arrays.of(blocks[0]).xp.concatenate(blocks)
 
 
 @dataclass
@@ -92,15 +92,15 @@ class ReadTokens:
         value = repeated(value, len(out))
         read = divided(reading.norm, self.embedded)
         scores = _scores(out, self._meeting(reading.norm), value)
-        others = _scores(out, self._centred.T @ read, value)
+        centred_scores = _scores(out, self._centred.T @ read, value)
         xp, heads = arrays.of(out).xp, []
-        for score, other, w_v, w_o in zip(scores, others, value, out, strict=True):
-            taken = read @ w_v  # [V, d_v]
-            raised = (taken * (self._centred @ w_o.T)).sum(1)  # of the token itself
-            spread = xp.sqrt(((taken @ (w_o @ self._deviation @ w_o.T)) * taken).sum(1))
+        for score, centred_score, w_v, w_o in zip(scores, centred_scores, value, out, strict=True):
+            values_read = read @ w_v  # [V, d_v]
+            raised = (values_read * (self._centred @ w_o.T)).sum(1)  # of the token itself
+            spread = xp.sqrt(((values_read @ (w_o @ self._deviation @ w_o.T)) * values_read).sum(1))
             own = exact(raised / spread.clip(xp.finfo(spread.dtype).tiny)).mean().item()
             lowered = exact(arrays.of(raised).cast(raised < 0, raised.dtype)).mean().item()
-            heads.append(Copying(score, other, own, lowered))
+            heads.append(Copying(score, centred_score, own, lowered))
         return tuple(heads)
 
     def chance(self, reading: Reading, output: OutputProjection, seed: int) -> Chance:
@@ -108,12 +108,12 @@ class ReadTokens:
         assert output.weight is not None
         met = self._meeting(reading.norm)
         rank, width = output.weight.shape[1:]
-        drawn = _drawn(seed, (2, DRAWS, width, rank), met)
-        ones = None
+        matrices = _drawn(seed, (2, DRAWS, width, rank), met)
+        unscaled = None
         if reading.norm is not None:
             scale = arrays.of(met).full((width,), 1.0, met.dtype, met)
-            ones = Normalization(scale, reading.norm.eps, None, reading.norm.centred)
-        scores = _scores(drawn[0].swapaxes(1, 2), met, folded(ones, drawn[1]))
+            unscaled = Normalization(scale, reading.norm.eps, None, reading.norm.centred)
+        scores = _scores(matrices[0].swapaxes(1, 2), met, folded(unscaled, matrices[1]))
         return Chance(float(np.mean(scores)), float(np.std(scores, ddof=1)), DRAWS)
 
     def matched(self, reading: Reading, output: OutputProjection, seed: int) -> list[float]:
@@ -123,16 +123,16 @@ class ReadTokens:
         out = written(reading, output)
         value = repeated(folded(reading.norm, reading.value), len(out))
         rank, width = out.shape[1:]
-        on = arrays.of(out)
-        right = on.triangle(out.swapaxes(1, 2)).swapaxes(1, 2)
-        sizes = on.singular_values(on.triangle(value) @ right)  # [H, d]
-        drawn = _drawn(seed, (2, MATCHED, width, rank), out)
+        lib = arrays.of(out)
+        right = lib.triangle(out.swapaxes(1, 2)).swapaxes(1, 2)
+        sizes = lib.singular_values(lib.triangle(value) @ right)  # [H, d]
+        matrices = _drawn(seed, (2, MATCHED, width, rank), out)
         if reading.norm is not None and reading.norm.centred:
-            drawn = drawn - drawn.mean(2)[:, :, None]
-        left, away = on.orthogonal(drawn)
-        of = on.arange(0, MATCHED, on.int64, out) % len(out)
-        outputs = sizes[of][:, :, None] * away.swapaxes(1, 2)
-        return _scores(outputs, self._meeting(reading.norm), left)
+            matrices = matrices - matrices.mean(2)[:, :, None]
+        value_bases, output_bases = lib.orthogonal(matrices)
+        of = lib.arange(0, MATCHED, lib.int64, out) % len(out)
+        outputs = sizes[of][:, :, None] * output_bases.swapaxes(1, 2)
+        return _scores(outputs, self._meeting(reading.norm), value_bases)
 
     def _meeting(self, norm: Normalization | None) -> Array:
         """W_U N, [D, D], made once for all layers that divide alike."""
@@ -152,8 +152,8 @@ def _scores(out: Array, met: Array, value: Array) -> list[float]:
 
 def _drawn(seed: int, shape: tuple[int, ...], like: Array) -> Array:
     """Return normally distributed numbers, of the kind of an array and where that is."""
-    drawn = np.random.default_rng(seed).standard_normal(shape, np.float32)
-    return arrays.of(like).asarray(drawn, like.dtype, like)
+    numbers = np.random.default_rng(seed).standard_normal(shape, np.float32)
+    return arrays.of(like).asarray(numbers, like.dtype, like)
 
 
 def unknown(readings: Sequence[Reading], outputs: Sequence[OutputProjection]) -> Mapping[int, str]:
@@ -192,9 +192,9 @@ def by_position(
 
 def uniform(length: int, *, causal: bool) -> ByPosition:
     """Return what uniform attention over so many positions gives."""
-    seen = np.ones((length, length))
-    seen = np.tril(seen) if causal else seen
-    return _means(seen / seen.sum(-1, keepdims=True))
+    weights = np.ones((length, length))
+    weights = np.tril(weights) if causal else weights
+    return _means(weights / weights.sum(-1, keepdims=True))
 
 
 def _weights(reading: Reading, x: Array) -> Array:
@@ -206,11 +206,11 @@ def _weights(reading: Reading, x: Array) -> Array:
     q = q if reading.query_bias is None else q + widened(reading.query_bias)[:, None]
     k = k if reading.key_bias is None else k + widened(reading.key_bias)[:, None]
     scores = reading.scale * (q @ repeated(k, len(q)).swapaxes(1, 2))
-    on = arrays.of(scores)
+    lib = arrays.of(scores)
     if reading.causal:
-        place = on.arange(0, len(x), on.int64, scores)
-        scores = on.xp.where(place > place[:, None], -math.inf, scores)
-    return on.softmax(scores, None)
+        position = lib.arange(0, len(x), lib.int64, scores)
+        scores = lib.xp.where(position > position[:, None], -math.inf, scores)
+    return lib.softmax(scores, None)
 
 
 def _means(weights: NDArray[np.floating[Any]]) -> ByPosition:

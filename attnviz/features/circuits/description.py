@@ -66,8 +66,8 @@ def copying_below(report: Circuits) -> str:
     tokens = f"{report.tokens:,} tokens"
     shares = {head: copying.lowered or 0.0 for head, copying in report.copying().items()}
     head = max(shares, key=lambda head: shares[head])
-    most = f"{report.layout.name(head)} lowers the own logits of most of them"
-    tokens += f"; {most}, {percent(shares[head])}"
+    lowest = f"{report.layout.name(head)} lowers the own logits of most of them"
+    tokens += f"; {lowest}, {percent(shares[head])}"
     if not report.first:
         return f"heads read the token embeddings as they are; {tokens}"
     lower = sum(report.plain[head].score < 0 for head in report.first)
@@ -85,9 +85,9 @@ def sent(report: Circuits) -> list[tuple[Head, str, float, float]]:
     uniform: ByPosition = report.uniform
     heads = []
     for head, means in report.by_position.items():
-        place, weight = means.strongest()
-        if weight >= max(_CLEAR, _TIMES * (even := getattr(uniform, place))):
-            heads.append((head, place, weight, even))
+        target, weight = means.strongest()
+        if weight >= max(_CLEAR, _TIMES * (even := getattr(uniform, target))):
+            heads.append((head, target, weight, even))
     return sorted(heads, key=lambda row: -row[2])
 
 
@@ -225,23 +225,23 @@ def finding(result: Circuits, name: str) -> Finding:
         if (of := [edge.excess for edge in result.edges if edge.writer == head])
     }
     copied = bare({layout.name(head): copying.score for head, copying in scores.items()})
-    before = bare({layout.name(head): p.previous for head, p in result.by_position.items()})
+    previous = bare({layout.name(head): p.previous for head, p in result.by_position.items()})
     edge = "strongest edge into a later head, above random matrices"
     measures = (
         Measure("copying", "copying score", "", UP, copied, COPYING),
-        Measure("previous", "weight on the position before, by positions alone", "", 0, before),
+        Measure("previous", "weight on the position before, by positions alone", "", 0, previous),
         Measure("writes", edge, "", 0, bare(strongest)),
     )
-    how = (
+    explanation = (
         "From weights alone, no text: how much of what it writes later heads read, above random "
         "matrices of the same shapes; whether it raises the tokens that it reads (copying, -1 to "
         "1); and where it would look if position embeddings were all there is."
     )
-    missing = [reason for what, reason in result.reasons.items() if what != "Q and K"]
+    missing = [reason for quantity, reason in result.reasons.items() if quantity != "Q and K"]
     if missing:
-        how += f" Not all of it is known: {'; '.join(missing)}."
-    said = {layout.name(head): _lines(result, head) for head in layout}
-    return Finding.of("circuits", name, "What its weights allow", how, said, measures)
+        explanation += f" Not all of it is known: {'; '.join(missing)}."
+    lines = {layout.name(head): _lines(result, head) for head in layout}
+    return Finding.of("circuits", name, "What its weights allow", explanation, lines, measures)
 
 
 def _lines(result: Circuits, head: Head) -> Iterator[str]:
@@ -251,10 +251,10 @@ def _lines(result: Circuits, head: Head) -> Iterator[str]:
         if copying.lowered is not None:
             yield f"lowers the own logit of {percent(copying.lowered)} of tokens"
     if places is not None and result.uniform is not None:
-        place, weight = places.strongest()
-        even = getattr(result.uniform, place)
+        target, weight = places.strongest()
+        even = getattr(result.uniform, target)
         yield (
-            f"by positions alone most weight on {PLACES[place]}: {number(weight)} "
+            f"by positions alone most weight on {PLACES[target]}: {number(weight)} "
             f"(uniform {number(even)})"
         )
     name = result.layout.name
@@ -281,9 +281,9 @@ def _of(result: Circuits, head: Head) -> dict[str, float | None]:
             values[f"{name}, lowered"] = scores[head].lowered
     if head in result.by_position:
         means = asdict(result.by_position[head])
-        values |= {f"{place} by position": weight for place, weight in means.items()}
-    written = [edge.excess for edge in result.edges if edge.writer == head]
-    read = [edge.excess for edge in result.edges if edge.reader == head]
-    values["strongest edge out"] = max(written, default=None)
-    values["strongest edge in"] = max(read, default=None)
+        values |= {f"{target} by position": weight for target, weight in means.items()}
+    outgoing = [edge.excess for edge in result.edges if edge.writer == head]
+    incoming = [edge.excess for edge in result.edges if edge.reader == head]
+    values["strongest edge out"] = max(outgoing, default=None)
+    values["strongest edge in"] = max(incoming, default=None)
     return values

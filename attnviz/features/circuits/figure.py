@@ -48,54 +48,54 @@ def draw(report: Circuits, format: str = "png", top: int = 10, dpi: float = 150)
 
 def build(report: Circuits, top: int, dpi: float) -> Figure:
     """Return the figure: a title, what colours mean, and the graph."""
-    drawn = {side: words.shown(report, side, top) for side in SIDES if report.of(side)}
-    sides = [side for side, edges in drawn.items() if edges]
-    edges = [edge for of_side in drawn.values() for edge in of_side]
+    by_side = {side: words.shown(report, side, top) for side in SIDES if report.of(side)}
+    sides = [side for side, edges in by_side.items() if edges]
+    edges = [edge for of_side in by_side.values() for edge in of_side]
     (kind,) = report.layout.kinds
     counts = report.layout.heads[kind]
     step = _STEP if max(counts) <= _MANY else _STEP / 2
     step = _CLOSE if max(counts) > _VERY_MANY else step
     rise = max(_RISE * min(1, _MANY / len(counts)), _LOWEST)
-    wide = max(_LEAST, 2 * _MARGIN + _LEFT + max(counts) * step)
+    width = max(_LEAST, 2 * _MARGIN + _LEFT + max(counts) * step)
     title, notes = words.title(report), [words.edges_title(report)]
     if report.plain:
         notes.append("Heads: blue where they copy what they read, orange where they lower it.")
     sheet = HeadedFigure(title, notes, dpi, margin=_MARGIN)
-    y = sheet.begin(wide)
+    y = sheet.begin(width)
     body = len(counts) * rise
     high = y + 0.15 * len(sides) + body + _MARGIN
     figure = sheet.figure(high)
     for side in sides:
         text = f"into {words.FED[side]}, up to {report.of(side)[0].excess:+.3f}"
-        figure.text(_MARGIN / wide, 1 - (y + 0.1) / high, text, fontsize=8, va="top",
+        figure.text(_MARGIN / width, 1 - (y + 0.1) / high, text, fontsize=8, va="top",
                     color=COLORS[side], fontweight="bold", family=sheet.families)  # fmt: skip
         y += 0.15
     axes = figure.add_axes((0, 0, 1, body / high + _MARGIN / high))
-    axes.set_xlim(0, wide)
+    axes.set_xlim(0, width)
     axes.set_ylim(0, body + _MARGIN)
     axes.set_axis_off()
-    _draw(axes, report, edges, (step, rise), wide)
+    _draw(axes, report, edges, (step, rise), width)
     return figure
 
 
 def _draw(
-    axes: Axes, report: Circuits, edges: list[Edge], apart: tuple[float, float], wide: float
+    axes: Axes, report: Circuits, edges: list[Edge], spacing: tuple[float, float], width: float
 ) -> None:
     """Nodes and arrows, in inches; ``apart`` from head to head and from layer to layer."""
-    step, rise = apart
+    step, rise = spacing
     places: dict[Head, tuple[float, float]] = {}
     (kind,) = report.layout.kinds
     widest = max(report.layout.heads[kind])
-    left = (wide - _LEFT - widest * step) / 2 + _LEFT
+    left = (width - _LEFT - widest * step) / 2 + _LEFT
     for head in report.layout:
         places[head] = left + (head.index + 0.5) * step, _MARGIN + (head.layer + 0.5) * rise
     for layer in range(report.layout.layers(kind)):
         axes.text(left - 0.12, _MARGIN + (layer + 0.5) * rise, f"layer {layer}", fontsize=7.5,
                   color=GREY, ha="right", va="center")  # fmt: skip
     radius = min(_RADIUS, 0.42 * step)
-    most = max((edge.excess for edge in edges), default=0.0)
+    largest = max((edge.excess for edge in edges), default=0.0)
     for edge in reversed(edges):
-        share = edge.excess / most
+        share = edge.excess / largest
         axes.add_patch(
             FancyArrowPatch(
                 places[edge.writer], places[edge.reader], arrowstyle="-|>",
@@ -104,14 +104,14 @@ def _draw(
                 linewidth=_THINNEST + (_THICKEST - _THINNEST) * share, zorder=1,
             )
         )  # fmt: skip
-    joined = {head for edge in edges for head in (edge.writer, edge.reader)}
+    connected = {head for edge in edges for head in (edge.writer, edge.reader)}
     scores = report.copying()
-    for head, place in places.items():
+    for head, position in places.items():
         paint = color(scores[head].score, 1.0, words.UP) if head in scores else NONE
-        rim = GREY if head in joined else _FAINT
-        axes.add_patch(Circle(place, radius, facecolor=paint, edgecolor=rim, zorder=2))
+        rim = GREY if head in connected else _FAINT
+        axes.add_patch(Circle(position, radius, facecolor=paint, edgecolor=rim, zorder=2))
         if step > _CLOSE:
-            axes.text(*place, str(head.index), fontsize=7 if step == _STEP else 5, ha="center",
+            axes.text(*position, str(head.index), fontsize=7 if step == _STEP else 5, ha="center",
                       va="center", color=ink(paint), zorder=3)  # fmt: skip
 
 
@@ -119,5 +119,5 @@ def _bend(edge: Edge, places: Mapping[Head, tuple[float, float]], radius: float)
     """How an arrow is bent: by its side, and round other heads."""
     ends = (edge.writer, edge.reader)
     start, end = (places[head] for head in ends)
-    others = [place for head, place in places.items() if head not in ends]
-    return clear_bend(start, end, _BEND[edge.side], radius + _CLEAR, others)
+    obstacles = [position for head, position in places.items() if head not in ends]
+    return clear_bend(start, end, _BEND[edge.side], radius + _CLEAR, obstacles)

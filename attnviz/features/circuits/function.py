@@ -67,21 +67,21 @@ class Strongest:
         """Take in the edges between two layers."""
         ratio = to_numpy(pair.ratio).astype(np.float64)
         over = ratio - mean
-        asked = self._among(writers)[:, None] | self._among(readers)
-        if not asked.any():
+        eligible = self._among(writers)[:, None] | self._among(readers)
+        if not eligible.any():
             return
-        self._excess.setdefault(side, []).append(over[asked])
-        most = min(self.keep, int(asked.sum()))
-        flat = np.where(asked, over, -np.inf).ravel()
-        best = np.array(top(flat, most), np.int64)
+        self._excess.setdefault(side, []).append(over[eligible])
+        count = min(self.keep, int(eligible.sum()))
+        flat = np.where(eligible, over, -np.inf).ravel()
+        best = np.array(top(flat, count), np.int64)
         strongest = self._edges.get(side, [])
         # edges that are no better than all that are kept cannot come among them
         least = strongest[-1].excess if len(strongest) >= self.keep else -np.inf
-        places = best[flat[best] > least]
-        figures = zip(*(of.ravel()[places].tolist() for of in (ratio, over, pair.p)), strict=True)
+        indices = best[flat[best] > least]
+        figures = zip(*(of.ravel()[indices].tolist() for of in (ratio, over, pair.p)), strict=True)
         edges = [
-            Edge(side, writers[place // len(readers)], readers[place % len(readers)], *three)
-            for place, three in zip(places.tolist(), figures, strict=True)
+            Edge(side, writers[index // len(readers)], readers[index % len(readers)], *three)
+            for index, three in zip(indices.tolist(), figures, strict=True)
         ]
         best_first = heapq.nlargest(self.keep, [*strongest, *edges], key=lambda edge: edge.excess)
         self._edges[side] = best_first
@@ -103,8 +103,8 @@ class Strongest:
 def _spread(values: Floats) -> ExcessSpread:
     """Quantiles, each one of the values."""
     ordered = np.sort(values)
-    places = [round(share * (len(ordered) - 1)) for share in _SHARES]
-    return ExcessSpread(len(ordered), *(float(ordered[place]) for place in places))
+    indices = [round(share * (len(ordered) - 1)) for share in _SHARES]
+    return ExcessSpread(len(ordered), *(float(ordered[index]) for index in indices))
 
 
 @dataclass
@@ -139,7 +139,7 @@ def run(
     source: Source,
     settings: CircuitsSettings,
     chosen: Sequence[Head] | None = None,
-    progress: Progress = lambda stage, done, total: None,
+    progress: Progress = lambda stage, count, total: None,
 ) -> Circuits:
     """Measure everything that can be."""
     settings.check()
@@ -190,11 +190,11 @@ def _edges(
     chances: dict[tuple[int, int], Chance] = {}
     chance: dict[Side, Chance] = {}
     total = len(layers) * (len(layers) - 1) // 2
-    seen: set[tuple[int, int]] = set()
+    visited: set[tuple[int, int]] = set()
     goes = _mean_goes(model)
     for pair in compose.pairs(layers, mean_goes=goes):
-        seen.add((pair.first, pair.second))
-        progress("pairs of layers", len(seen), total)
+        visited.add((pair.first, pair.second))
+        progress("pairs of layers", len(visited), total)
         if pair.ranks not in chances:
             chances[pair.ranks] = compose.chance(
                 pair.width, *pair.ranks, mean_goes=goes, seed=settings.seed
@@ -245,19 +245,21 @@ def _copying(
         work.append(("first", copying.after_first(source, embedded), [n for n in layers if n]))
     scores: dict[str, dict[Head, Copying]] = {"plain": {}, "first": {}}
     chance, matched = {}, {}
-    total, done = sum(len(numbers) for _, _, numbers in work), 0
+    total, finished = sum(len(numbers) for _, _, numbers in work), 0
     for kind, vectors, numbers in work:
         texts = copying.ReadTokens(vectors, raising)
-        drawn: list[float] = []
+        random_scores: list[float] = []
         for number in numbers:
-            done += 1
-            progress("copying", done, total)
+            finished += 1
+            progress("copying", finished, total)
             parts = model.readings[number], model.outputs[number]
             scores[kind] |= dict(zip(model.heads(number), texts.copying(*parts), strict=True))
             if kind not in chance:
                 chance[kind] = texts.chance(*parts, settings.seed)
-            drawn += texts.matched(*parts, settings.seed + number)
-        matched[kind] = Chance(float(np.mean(drawn)), float(np.std(drawn)), len(drawn))
+            random_scores += texts.matched(*parts, settings.seed + number)
+        matched[kind] = Chance(
+            float(np.mean(random_scores)), float(np.std(random_scores)), len(random_scores)
+        )
     return replace(
         report,
         plain=scores["plain"],
@@ -282,18 +284,18 @@ def _tokens(embedding: Embedding, settings: CircuitsSettings, words: int) -> NDA
     count = min(len(embedding.tokens), words)
     if count <= settings.sample:
         return np.arange(count)
-    drawn = np.random.default_rng(settings.seed).choice(count, settings.sample, replace=False)
-    return np.sort(drawn)
+    ids = np.random.default_rng(settings.seed).choice(count, settings.sample, replace=False)
+    return np.sort(ids)
 
 
 def _positions(report: Circuits, model: _Model) -> Circuits:
     """Return the report with where positions send attention."""
     embedding = model.source.embedding()
     if embedding.positions is None or len(embedding.positions) < copying.LEAST:
-        turned = any(reading.turned for reading in model.readings)
+        rotated = any(reading.turned for reading in model.readings)
         model.reasons["positions"] = embedding.reason or (
             "positions rotate its queries and keys and are not in the residual stream"
-            if turned
+            if rotated
             else "no positions are added to its residual stream"
         )
         return report
@@ -336,8 +338,8 @@ def _notes(report: Circuits, model: _Model) -> Iterator[str]:
         )
     named = {"edges": "No edges", "Q and K": "No Q and K edges", "copying": "No copying scores",
              "positions": "No scores by position"}  # fmt: skip
-    for what, reason in model.reasons.items():
-        yield f"{named[what]} for {report.source.model}: {reason}."
+    for quantity, reason in model.reasons.items():
+        yield f"{named[quantity]} for {report.source.model}: {reason}."
 
 
 def _skipped(model: _Model) -> Iterator[str]:
@@ -385,10 +387,10 @@ def circuits(
     from attnviz.features.results import read_evidence
 
     evidence = read_evidence(attaching.evidence)
-    asked = settings.select
-    source = light(model.load(heads=None if asked is None else partial(select, asked)))
-    heads = None if asked is None else select(asked, source.layout)
-    result = run(source, settings, heads, progress or (lambda stage, done, total: None))
+    selection = settings.select
+    source = light(model.load(heads=None if selection is None else partial(select, selection)))
+    heads = None if selection is None else select(selection, source.layout)
+    result = run(source, settings, heads, progress or (lambda stage, count, total: None))
     result = replace(result, identity=model.identity)
     return _beside(result, evidence) if evidence else result
 

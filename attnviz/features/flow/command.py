@@ -10,7 +10,7 @@ from attnviz.cli.output import Output
 from attnviz.core.settings import Settings, like
 from attnviz.drawing.paper import Paper
 from attnviz.drawing.style import Style
-from attnviz.features.flow.settings import FlowSettings
+from attnviz.features.flow.result import FlowSettings
 
 
 @dataclass(frozen=True)

@@ -54,29 +54,29 @@ class Dots:
     def line(self, first: tuple[int, int], last: tuple[int, int], share: float) -> None:
         """Draw from one character to another, given as row and column, as thick as its share."""
         level = sum(share < least for least in LEVELS)
-        high, wide = (DOTS_HIGH, DOTS_WIDE) if self.braille else (1, 1)
-        steps = max((last[1] - first[1] + 1) * wide, abs(last[0] - first[0]) * high + 1, 2)
-        x = np.linspace(first[1] * wide, (last[1] + 1) * wide - 1, steps).round().astype(int)
-        middle = (high - 1) // 2
-        y = np.linspace(first[0] * high + middle, last[0] * high + middle, steps)
-        for place, (column, row) in enumerate(
+        height, width = (DOTS_HIGH, DOTS_WIDE) if self.braille else (1, 1)
+        steps = max((last[1] - first[1] + 1) * width, abs(last[0] - first[0]) * height + 1, 2)
+        x = np.linspace(first[1] * width, (last[1] + 1) * width - 1, steps).round().astype(int)
+        middle = (height - 1) // 2
+        y = np.linspace(first[0] * height + middle, last[0] * height + middle, steps)
+        for step_number, (column, row) in enumerate(
             zip(x.tolist(), y.round().astype(int).tolist(), strict=True)
         ):
-            if self.braille and level == len(LEVELS) and place % _GAP:
+            if self.braille and level == len(LEVELS) and step_number % _GAP:
                 continue
             for extra in range(max(3 - level, 1) if self.braille else 1):
-                self._dot(row + (0, 1, -1)[extra], column, high, wide, level)
-            at = row // high, column // wide
-            self.shares[at] = max(self.shares[at], share)
+                self._dot(row + (0, 1, -1)[extra], column, height, width, level)
+            cell = row // height, column // width
+            self.shares[cell] = max(self.shares[cell], share)
 
-    def _dot(self, row: int, column: int, high: int, wide: int, level: int) -> None:
-        if not 0 <= row < len(self.bits) * high:
+    def _dot(self, row: int, column: int, height: int, width: int, level: int) -> None:
+        if not 0 <= row < len(self.bits) * height:
             return
-        at = row // high, column // wide
+        cell = row // height, column // width
         if self.braille:
-            self.bits[at] |= dot_bit(row, column)
+            self.bits[cell] |= dot_bit(row, column)
         else:  # the thickest line wins
-            self.bits[at] = max(int(self.bits[at]), len(PLAIN) - level)
+            self.bits[cell] = max(int(self.bits[cell]), len(PLAIN) - level)
 
     def character(self, row: int, column: int) -> str:
         """Return what stands there."""
@@ -132,15 +132,15 @@ def headline(report: Flow) -> str:
         return f"{name}: {asked(report, traced)}"
     node = len(report.tokens) - 1 if traced is None else traced.positions[0]
     shares = np.where(report.reach[node], report.total[node], 0.0)
-    own = float(shares[node])
-    rest = shares.copy()
-    rest[node] = 0.0
-    other = int(rest.argmax())
-    if rest[other] <= 0:
+    kept = float(shares[node])
+    remaining = shares.copy()
+    remaining[node] = 0.0
+    largest = int(remaining.argmax())
+    if remaining[largest] <= 0:
         return f"{name}: {place(report, node)} takes in no other token"
     return (
-        f"{name}: {place(report, node)} keeps {percent(own)} of itself and takes in most from "
-        f"{place(report, other)}, {percent(float(rest[other]))}"
+        f"{name}: {place(report, node)} keeps {percent(kept)} of itself and takes in most from "
+        f"{place(report, largest)}, {percent(float(remaining[largest]))}"
     )
 
 
@@ -168,9 +168,9 @@ def number(report: Flow, node: int) -> int:
 
 def maps(report: Flow) -> list[NDArray[Any]]:
     """Return the flow and the mean of the weights; what cannot be reached is masked."""
-    whole = bool(report.reach.all())
+    reachable = bool(report.reach.all())
     return [
-        table if whole else np.ma.array(table, mask=~report.reach)
+        table if reachable else np.ma.array(table, mask=~report.reach)
         for table in (report.total, report.weights)
     ]
 
@@ -183,33 +183,33 @@ def sides(report: Flow) -> Sides:
 def beside(report: Flow) -> Iterator[str]:
     """Get what the residual path changes: the flow beside the mean of the weights, in sentences."""
     n = len(report.tokens)
-    own, looked = report.kept, report.weights.diagonal()
+    kept, looked = report.kept, report.weights.diagonal()
     several = report.reach.sum(axis=1) > 1
     if not several.any():
         return
     yield (
-        f"Of its own token a position keeps {percent(float(own[several].mean()))} on average; the "
+        f"Of its own token a position keeps {percent(float(kept[several].mean()))} on average; the "
         f"weights give it {percent(float(looked[several].mean()))}."
     )
-    others = report.reach & ~np.eye(n, dtype=bool)
-    choice = others.sum(axis=1) > 1
+    elsewhere = report.reach & ~np.eye(n, dtype=bool)
+    choice = elsewhere.sum(axis=1) > 1
     if not choice.any():
         return
     strongest = [
-        np.where(others, table, -1).argmax(axis=1)[choice]
+        np.where(elsewhere, table, -1).argmax(axis=1)[choice]
         for table in (report.total, report.weights)
     ]
-    other = int((strongest[0] != strongest[1]).sum())
+    disagreeing = int((strongest[0] != strongest[1]).sum())
     total = int(choice.sum())
     gap = report.total - report.weights
     np.abs(gap, out=gap)
-    gap *= others
+    gap *= elsewhere
     i, j = np.unravel_index(gap.argmax(), gap.shape)
-    where = f"At {other} of {total} positions flow and weights disagree"
+    opening = f"At {disagreeing} of {total} positions flow and weights disagree"
     if total == 1:
-        where = f"At the only position with a choice flow and weights {'dis' * other}agree"
+        opening = f"At the only position with a choice flow and weights {'dis' * disagreeing}agree"
     yield (
-        f"{where} on the top token other than the position's own. They are farthest apart at "
+        f"{opening} on the top token other than the position's own. They are farthest apart at "
         f"{place(report, int(i))}: "
         f"{place(report, int(j))} gives {percent(float(report.total[i, j]))} and has "
         f"{percent(float(report.weights[i, j]))} of the weight."
@@ -255,53 +255,53 @@ class Drawing:
 
 def drawing(
     report: Flow, *, columns: int, least: float, tokens: int = sys.maxsize,
-    most: int = sys.maxsize,
+    limit: int = sys.maxsize,
 ) -> Drawing:  # fmt: skip
     """Return the lines across layers."""
     steps, names = _merged(report, columns)
     merged, followed = replace(report, layers=steps), report.followed
     to = followed is not None and followed.direction == "to"
     nodes = _carriers(merged, tokens)
-    shown = np.isin(np.arange(len(report.tokens)), nodes)
-    lines, ends = [], np.zeros(len(shown))
+    listed = np.isin(np.arange(len(report.tokens)), nodes)
+    lines, ends = [], np.zeros(len(listed))
     for column, table in enumerate(merged.edges(followed)):  # one after the other: they are large
         if not (to and column):
             ends = table.sum(axis=0 if to else 1)
-        drawn = (table >= least) & shown[:, None] & shown
-        for after, before in np.argwhere(drawn).tolist():
+        visible_edges = (table >= least) & listed[:, None] & listed
+        for after, before in np.argwhere(visible_edges).tolist():
             lines.append(FlowLine(column, before, after, float(table[after, before])))
     lines.sort(key=lambda line: line.share)
-    return Drawing(lines[-most:], names, nodes, ends)
+    return Drawing(lines[-limit:], names, nodes, ends)
 
 
-def _merged(report: Flow, most: int) -> tuple[tuple[LayerFlow, ...], list[str]]:
+def _merged(report: Flow, limit: int) -> tuple[tuple[LayerFlow, ...], list[str]]:
     """Return the layers, or as few groups of neighbours of one stack as needed, and their names."""
-    group = -(-len(report.layers) // max(most, 1))
-    both = len({step.kind for step in report.layers}) > 1
+    group = -(-len(report.layers) // max(limit, 1))
+    several_kinds = len({step.kind for step in report.layers}) > 1
     merged: list[LayerFlow] = []
     first: list[int] = []
-    taken = 0
+    members = 0
     for step in report.layers:
-        if taken % group and merged and merged[-1].kind == step.kind:
+        if members % group and merged and merged[-1].kind == step.kind:
             table = step.shares @ merged[-1].shares
             merged[-1] = LayerFlow(step.kind, step.layer, table)
-            taken += 1
+            members += 1
         else:
             merged.append(step)
             first.append(step.layer)
-            taken = 1
+            members = 1
     names = [
-        (f"{SITE_PREFIX[step.kind]} " if both else "")
+        (f"{SITE_PREFIX[step.kind]} " if several_kinds else "")
         + (f"{start}" if start == step.layer else f"{start}–{step.layer}")
         for start, step in zip(first, merged, strict=True)
     ]
     return tuple(merged), names
 
 
-def _carriers(report: Flow, most: int) -> list[int]:
+def _carriers(report: Flow, limit: int) -> list[int]:
     """All tokens, or those through which most goes and the followed ones, in order."""
     n = len(report.tokens)
-    if n <= most:
+    if n <= limit:
         return list(range(n))
     strength = np.zeros(n)
     for table in report.edges(report.followed):
@@ -311,7 +311,7 @@ def _carriers(report: Flow, most: int) -> list[int]:
             np.maximum(strength, table.max(axis=side), out=strength)
     if report.followed:
         strength[list(report.followed.positions)] = np.inf
-    return sorted(np.argsort(-strength, kind="stable")[:most].tolist())
+    return sorted(np.argsort(-strength, kind="stable")[:limit].tolist())
 
 
 def closing(report: Flow) -> str:
@@ -358,10 +358,10 @@ def parts(report: Flow, style: Style = _STYLE) -> Iterator[RenderableType]:
 
 def map_parts(report: Flow, style: Style) -> Iterator[RenderableType]:
     """Yield the flow as a map, and the mean of the weights on the same scale."""
-    drawn = maps(report)
+    tables = maps(report)
     kinds = ((_FlowMap, heading(report)), (TerminalMap, f"{WEIGHTS}, over all heads and layers"))
-    top = max(float(table.max()) for table in drawn)
-    for table, (kind, title) in zip(drawn, kinds, strict=True):
+    top = max(float(table.max()) for table in tables)
+    for table, (kind, title) in zip(tables, kinds, strict=True):
         yield kind(table, sides(report), title=title, style=style, top=top)
         yield ""
 
@@ -382,20 +382,20 @@ class Lines:
         room = max(spare - 2 * label, _LEAST_STEP)
         to = traced is not None and traced.direction == "to"
         least = _WEAKEST if to else LEVELS[-1]
-        drawn = drawing(report, columns=room // _LEAST_STEP, tokens=_MOST, least=least)
-        step = min(room // len(drawn.columns), _LARGEST_STEP)
-        rows = {node: row for row, node in enumerate(drawn.nodes)}
-        dots = Dots(len(rows), step * len(drawn.columns), braille=not plain)
-        for line in drawn.lines if traced else _strongest(drawn.lines):
+        picture = drawing(report, columns=room // _LEAST_STEP, tokens=_MOST, least=least)
+        step = min(room // len(picture.columns), _LARGEST_STEP)
+        rows = {node: row for row, node in enumerate(picture.nodes)}
+        dots = Dots(len(rows), step * len(picture.columns), braille=not plain)
+        for line in picture.lines if traced else _strongest(picture.lines):
             first = rows[line.before], line.column * step
             dots.line(first, (rows[line.after], first[1] + step - 1), line.share)
         pad = " " * (label + 1 + figures * to)
-        names = "".join(f"{name:^{step}}" for name in drawn.columns)
+        names = "".join(f"{name:^{step}}" for name in picture.columns)
         yield Text(signs(pad + names.rstrip(), plain), "dim", no_wrap=True)
-        for row, node in enumerate(drawn.nodes):
+        for row, node in enumerate(picture.nodes):
             chosen = traced is not None and node in traced.positions
             style = "bold" if chosen else ""
-            share = percent(float(drawn.ends[node])).rjust(figures) if traced else ""
+            share = percent(float(picture.ends[node])).rjust(figures) if traced else ""
             text = Text(no_wrap=True)
             text.append(fit(texts[node], label, "right", ascii_only=plain), style)
             text.append((share if to else "") + " ", "dim")
@@ -408,17 +408,17 @@ class Lines:
             yield text
         yield Text(signs(self._legend(len(rows), to, plain), plain), "dim")
 
-    def _legend(self, shown: int, to: bool, plain: bool) -> str:
+    def _legend(self, listed: int, to: bool, plain: bool) -> str:
         marks = [f"{mark} from {percent(least)}" for mark, least in zip(PLAIN if plain else
                  ("thick", "two dots", "one"), LEVELS, strict=False)]  # fmt: skip
         if to:
             marks.append(f"{PLAIN[-1] if plain else 'dotted'} from {percent(_WEAKEST)}")
-        said = f"tokens downwards, layers →; {', '.join(marks)}"
+        sentence = f"tokens downwards, layers →; {', '.join(marks)}"
         if not self.report.followed:
-            said += "; of each position the strongest other token"
-        if shown < len(self.report.tokens):
-            said += f"; the {shown} tokens through which most goes"
-        return said
+            sentence += "; of each position the strongest other token"
+        if listed < len(self.report.tokens):
+            sentence += f"; the {listed} tokens through which most goes"
+        return sentence
 
 
 def _strongest(lines: Sequence[FlowLine]) -> Iterator[FlowLine]:
@@ -452,15 +452,15 @@ def shares_table(console: Console, options: ConsoleOptions, report: Flow) -> Ren
             _bar(console, round(share.weight / top * bar), plain, _GROUND),
         )  # fmt: skip
     yield table
-    left = len([share for share in shares[_LISTED:] if share.flow or share.weight])
-    if left:
-        rest = sum(share.flow for share in shares[_LISTED:])
-        said = (
-            f"{left} more tokens give {percent(rest)}"
+    omitted = len([share for share in shares[_LISTED:] if share.flow or share.weight])
+    if omitted:
+        remainder = sum(share.flow for share in shares[_LISTED:])
+        sentence = (
+            f"{omitted} more tokens give {percent(remainder)}"
             if first == "token"
-            else f"{left} more positions"
+            else f"{omitted} more positions"
         )
-        yield Text(said, "dim")
+        yield Text(sentence, "dim")
 
 
 def _paint(console: Console, share: float) -> Paint:
@@ -514,33 +514,35 @@ _NAMED = 3  # moves of a layer that are told
 def finding(result: Flow, name: str) -> Finding:
     """Get what each head's layer moved between positions, of a token that is followed or of all."""
     moved: dict[tuple[str, int], float] = {}
-    said: dict[tuple[str, int], str] = {}
+    sentences: dict[tuple[str, int], str] = {}
     n = len(result.tokens)
     positions = n if result.followed is None or result.followed.direction == "from" else 1
     for layer, edges in zip(result.layers, result.edges(result.followed), strict=True):
-        at = layer.kind, layer.layer
-        others = np.where(np.eye(n, dtype=bool), 0.0, edges)
-        moved[at] = float(others.sum()) / positions
-        order = np.argsort(-others, axis=None, kind="stable")[:_NAMED]
+        site = layer.kind, layer.layer
+        elsewhere = np.where(np.eye(n, dtype=bool), 0.0, edges)
+        moved[site] = float(elsewhere.sum()) / positions
+        order = np.argsort(-elsewhere, axis=None, kind="stable")[:_NAMED]
         moves = [divmod(int(flat), n) for flat in order]
         named = ", ".join(
-            f"{place(result, j)} to {place(result, i)} ({percent(float(others[i, j]))})"
+            f"{place(result, j)} to {place(result, i)} ({percent(float(elsewhere[i, j]))})"
             for i, j in moves
-            if others[i, j] > 0
+            if elsewhere[i, j] > 0
         )
-        said[at] = f"its layer moves most from {named}" if named else "its layer moves nothing"
+        sentences[site] = (
+            f"its layer moves most from {named}" if named else "its layer moves nothing"
+        )
     values, lines = {}, {}
     for head in result.layout:
         stack: SiteKind = "encoder" if head.site.kind == "encoder" else "decoder"
-        at = stack, head.layer
-        if at in moved:
-            values[result.layout.name(head)] = moved[at]
-            lines[result.layout.name(head)] = (said[at],)
+        site = stack, head.layer
+        if site in moved:
+            values[result.layout.name(head)] = moved[site]
+            lines[result.layout.name(head)] = (sentences[site],)
     of = "" if result.followed is None else f" of what is followed, {result.followed.name!r},"
-    how = (
+    explanation = (
         f"The share{of} that each layer moves from other positions ({through(result)}); a figure "
         "of the layer, the same for all its heads."
     )
     title = "share that its layer moves from other positions"
     measures = (Measure("moved", title, "", 0, bare(values)),)
-    return Finding("flow", name, "What its layer moves", how, lines, measures)
+    return Finding("flow", name, "What its layer moves", explanation, lines, measures)

@@ -79,7 +79,7 @@ class _FlowFigure:
         self.lines_wide = min(_STEP * len(report.layers), _LINES)
         self.map_wide = min(self.high, _MAP)
         self.drawing = drawing(
-            report, columns=int(self.lines_wide / _LEAST_STEP), least=_LEAST, most=_MOST
+            report, columns=int(self.lines_wide / _LEAST_STEP), least=_LEAST, limit=_MOST
         )
         self.title, self.notes = spelled(title, missing), [spelled(below, missing)]
         if not report.followed:
@@ -101,28 +101,28 @@ class _FlowFigure:
         report = self.report
         left, between = _MARGIN + self.label, self.label + 0.05
         shares = _BARS if report.followed else 2 * self.map_wide + 2 * _GAP + _BAR + 0.5
-        wide = left + self.lines_wide + between + shares + _MARGIN
+        width = left + self.lines_wide + between + shares + _MARGIN
         title = paper.current().titled(self.title)
-        titles = self.ruler.wrapped(title, 10, wide - 2 * _MARGIN, title=True) if title else []
+        titles = self.ruler.wrapped(title, 10, width - 2 * _MARGIN, title=True) if title else []
         notes = self.notes if paper.current().caption else []
-        foot = [line for note in notes for line in self.ruler.wrapped(note, 7, wide - 2 * _MARGIN)]
+        foot = [line for note in notes for line in self.ruler.wrapped(note, 7, width - 2 * _MARGIN)]
         top = _MARGIN + _TITLE * len(titles) + _ABOVE
         below = 0.35 if report.followed else self.label + 0.1
-        self.size = (wide, top + self.high + below + _NOTE * len(foot) + _MARGIN)
+        self.size = (width, top + self.high + below + _NOTE * len(foot) + _MARGIN)
         self.top = top
         figure = Figure(figsize=self.size, dpi=self.style.dpi)
-        for place, text in enumerate(titles):
-            self._text(figure, _MARGIN + place * _TITLE, text, 10, self.ruler.title_weight)
-        for place, text in enumerate(foot):
-            self._text(figure, top + self.high + below + place * _NOTE, text, 7)
+        for number, text in enumerate(titles):
+            self._text(figure, _MARGIN + number * _TITLE, text, 10, self.ruler.title_weight)
+        for number, text in enumerate(foot):
+            self._text(figure, top + self.high + below + number * _NOTE, text, 7)
         self._lines(self._axes(figure, left, self.lines_wide))
         x = left + self.lines_wide + between
         if report.followed:
             self._bars(self._axes(figure, x, _BARS))
             return figure
-        drawn = maps(report)
-        largest = max(float(table.max()) for table in drawn)
-        for table, title in zip(drawn, (method(report), WEIGHTS), strict=True):
+        tables = maps(report)
+        largest = max(float(table.max()) for table in tables)
+        for table, title in zip(tables, (method(report), WEIGHTS), strict=True):
             self._map(self._axes(figure, x, self.map_wide), table, title, largest)
             x += self.map_wide + _GAP
         self._scale(figure, self._axes(figure, x, _BAR), largest)
@@ -130,26 +130,26 @@ class _FlowFigure:
 
     def _text(self, figure: Figure, y: float, text: str, size: float, weight: str = "") -> None:
         """Write a line of text, by inches from the top."""
-        wide, high = self.size
-        figure.text(_MARGIN / wide, 1 - y / high, text, fontsize=size, va="top",
+        width, height = self.size
+        figure.text(_MARGIN / width, 1 - y / height, text, fontsize=size, va="top",
                     family=self.ruler.families, fontweight=weight or "normal",
                     color="black" if weight else _GREY)  # fmt: skip
 
     def _axes(self, figure: Figure, x: float, width: float) -> Axes:
         """Axes over all rows, by inches from the left."""
-        wide, high = self.size
-        box = (x / wide, 1 - (self.top + self.high) / high, width / wide, self.high / high)
+        w, h = self.size
+        box = (x / w, 1 - (self.top + self.high) / h, width / w, self.high / h)
         return figure.add_axes(box)
 
     def _lines(self, axes: Axes) -> None:
         """Lines across the layers, as thick as their shares; labels on both sides."""
         drawing = self.drawing
         thick = min(_THICK, self.high / len(self.labels) * 72)
-        whole = self.report.followed is None
-        drawn = sorted(drawing.lines, key=lambda line: whole and line.before != line.after)
+        all_tokens = self.report.followed is None
+        ordered = sorted(drawing.lines, key=lambda line: all_tokens and line.before != line.after)
         paths, colors = [], []
-        for line in drawn:
-            stays = whole and line.before == line.after
+        for line in ordered:
+            stays = all_tokens and line.before == line.after
             colors.append(to_rgba(_PALE if stays else BLUE, 0.1 + 0.8 * line.share**0.5))
             start, middle, end = line.column, line.column + 0.5, line.column + 1
             corners = [(start, line.before), (middle, line.before), (middle, line.after),
@@ -158,7 +158,7 @@ class _FlowFigure:
         axes.add_collection(
             PathCollection(
                 paths,
-                linewidths=[max(thick * line.share, 0.25) for line in drawn],
+                linewidths=[max(thick * line.share, 0.25) for line in ordered],
                 edgecolors=colors,
                 facecolors="none",
                 capstyle="butt",
@@ -178,10 +178,10 @@ class _FlowFigure:
         for name, spine in axes.spines.items():
             spine.set_visible(name in ("left", "right"))
             spine.set_color(_PALE)
-        for place in range(1, columns):
-            axes.axvline(place, color=_PALE, linewidth=0.4, zorder=0)
-        for place in self.breaks:
-            axes.axhline(place - 0.5, color=_GREY, linewidth=0.8)
+        for column in range(1, columns):
+            axes.axvline(column, color=_PALE, linewidth=0.4, zorder=0)
+        for column in self.breaks:
+            axes.axhline(column - 0.5, color=_GREY, linewidth=0.8)
         for node in self.report.followed.positions if self.report.followed else ():
             axes.axhspan(node - 0.5, node + 0.5, color=_FOLLOWED, zorder=-1, linewidth=0)
 
@@ -201,15 +201,15 @@ class _FlowFigure:
                     frameon=False, borderpad=0, handlelength=1, columnspacing=1)  # fmt: skip
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
-        for place in self.breaks:
-            axes.axhline(place - 0.5, color=_GREY, linewidth=0.8)
+        for column in self.breaks:
+            axes.axhline(column - 0.5, color=_GREY, linewidth=0.8)
 
     def _map(self, axes: Axes, table: NDArray[Any], title: str, largest: float) -> None:
         """One map on the same rows: of flow or of weights."""
         array = checked(table, sides(self.report))
-        shown = np.ma.array(shades(array, self.style, largest), mask=np.ma.getmaskarray(table))
+        shaded = np.ma.array(shades(array, self.style, largest), mask=np.ma.getmaskarray(table))
         count = len(self.labels)
-        draw_cells(axes, shown, (count, count), self.colors, 0.4 if count <= RULED else None)
+        draw_cells(axes, shaded, (count, count), self.colors, 0.4 if count <= RULED else None)
         columns = axis(self.labels, self.map_wide / count)
         axes.set_yticks([])
         axes.set_xticks(columns.places)
@@ -218,9 +218,9 @@ class _FlowFigure:
         )
         axes.tick_params(axis="x", length=0, pad=2)
         axes.set_title(title, fontsize=7.5, loc="left", pad=3, color=_GREY)
-        for place in self.breaks:
+        for boundary in self.breaks:
             for line in (axes.axhline, axes.axvline):
-                line(place - 0.5, color="white" if dark(self.style.palette) else "black")
+                line(boundary - 0.5, color="white" if dark(self.style.palette) else "black")
 
     def _scale(self, figure: Figure, axes: Axes, largest: float) -> None:
         """Draw the colour bar of both maps."""

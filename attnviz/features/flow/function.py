@@ -17,8 +17,15 @@ from attnviz.core.settings import Progress
 from attnviz.core.source import ForwardRequest, Source
 from attnviz.errors import AttnvizWarning, InputError, ModelError, Setting, UsageError
 from attnviz.features.flow import stack
-from attnviz.features.flow.result import METHODS, Direction, Flow, Followed, Method, Order
-from attnviz.features.flow.settings import FlowSettings
+from attnviz.features.flow.result import (
+    METHODS,
+    Direction,
+    Flow,
+    FlowSettings,
+    Followed,
+    Method,
+    Order,
+)
 from attnviz.features.flow.stack import (
     AttentionShares,
     Contributions,
@@ -42,20 +49,20 @@ from attnviz.scoring.observe import blocks, observe
 _SOURCE, _TARGET = SITE_PREFIX["encoder"] + ":", SITE_PREFIX["decoder"] + ":"
 
 
-def named(direction: Direction, asked: str, all_: Nodes) -> Followed:
+def named(direction: Direction, token: str, all_nodes: Nodes) -> Followed:
     """Find a token."""
-    source, target = range(all_.targets), range(all_.targets, len(all_))
+    source, target = range(all_nodes.targets), range(all_nodes.targets, len(all_nodes))
     sides = [target, source] if direction == "to" else [source, target]
-    if all_.targets:
+    if all_nodes.targets:
         for prefix, side in ((_SOURCE, source), (_TARGET, target)):
-            if asked.startswith(prefix):
-                sides, asked = [side], asked.removeprefix(prefix)
-    tokens = all_.tokens
+            if token.startswith(prefix):
+                sides, token = [side], token.removeprefix(prefix)
+    tokens = all_nodes.tokens
     sides = [side for side in sides if side]
-    spans = {f"span:{span.name}": set(span.positions) for span in tokens.spans}.get(asked, set())
-    holding = [side for side in sides if tokens.match(asked, side) or spans.intersection(side)]
-    places = tokens.locate(asked, (holding or sides)[0])
-    return Followed(direction, places, asked.strip() if holding else tokens.running(places))
+    spans = {f"span:{span.name}": set(span.positions) for span in tokens.spans}.get(token, set())
+    holding = [side for side in sides if tokens.match(token, side) or spans.intersection(side)]
+    places = tokens.locate(token, (holding or sides)[0])
+    return Followed(direction, places, token.strip() if holding else tokens.running(places))
 
 
 LARGE = 512 << 20  # bytes of all tables from which a flow is preceded by a warning
@@ -70,25 +77,25 @@ def run(
     source: Source,
     inputs: Inputs,
     method: str | None = None,
-    progress: Progress = lambda stage, done, all_: None,
+    progress: Progress = lambda stage, count, total: None,
 ) -> Flow:
     """Run a text and report its flow."""
     unknown = missing(source) if method in (None, "alti") else ""
     if unknown and method == "alti":
         raise ModelError(f"ALTI needs the vectors that attention moves, and {unknown}; use rollout")
     chosen = _checked(method or ("rollout" if unknown else "alti"))
-    all_ = _nodes(inputs, source.layout, chosen)
-    means = MeanWeights(inputs, all_, layers=chosen != "alti")
+    tokens = _nodes(inputs, source.layout, chosen)
+    means = MeanWeights(inputs, tokens, layers=chosen != "alti")
     norms: Order | None = None
     if chosen == "alti":
-        moved = Contributions(source, inputs, lambda done, count: progress("layers", done, count))
+        moved = Contributions(source, inputs, lambda count, total: progress("layers", count, total))
         source.forward([inputs], [means, moved], ForwardRequest(hidden=False, residuals=True))
         shares, norms = moved.blocks, order(source)
     else:
         observe(source, [inputs], means)
         shares = _rolled(means)
     report = _report(
-        source.info, source.layout, inputs, means, all_, chosen, shares, norms, progress
+        source.info, source.layout, inputs, means, tokens, chosen, shares, norms, progress
     )
     if unknown:
         note = f"Rollout instead of ALTI: {unknown}."
@@ -97,7 +104,9 @@ def run(
 
 
 def run_recorded(
-    capture: Capture, method: str | None = None, progress: Progress = lambda stage, done, all_: None
+    capture: Capture,
+    method: str | None = None,
+    progress: Progress = lambda stage, count, total: None,
 ) -> Flow:
     """Report the flow of attention that is there already; arguments as for :func:`run`."""
     chosen = _checked(method or "rollout")
@@ -119,48 +128,48 @@ def run_recorded(
             "through every head, so "
             "capture all of them"
         )
-    all_ = _nodes(capture.inputs, capture.layout, chosen)
-    means = MeanWeights(capture.inputs, all_, layers=True)
+    tokens = _nodes(capture.inputs, capture.layout, chosen)
+    means = MeanWeights(capture.inputs, tokens, layers=True)
     for rows in blocks(capture):
         means.observe(rows)
     return _report(
-        capture.source, capture.layout, capture.inputs, means, all_, chosen, _rolled(means),
+        capture.source, capture.layout, capture.inputs, means, tokens, chosen, _rolled(means),
         None, progress,
     )  # fmt: skip
 
 
-def follow(report: Flow, direction: Direction, asked: str) -> Flow:
+def follow(report: Flow, direction: Direction, token: str) -> Flow:
     """Return the report with a token to follow."""
-    place = named(direction, asked, Nodes(report.tokens, report.targets))
-    return replace(report, followed=place)
+    followed = named(direction, token, Nodes(report.tokens, report.targets))
+    return replace(report, followed=followed)
 
 
 def _checked(method: str) -> Method:
-    for known in METHODS:
-        if method == known:
-            return known
+    for name in METHODS:
+        if method == name:
+            return name
     raise UsageError(f"unknown method {method!r}: choose one of {', '.join(METHODS)}")
 
 
 def _nodes(inputs: Inputs, layout: Layout, method: Method) -> Nodes:
     """Return the tokens, after checking that all their tables can be held."""
-    all_ = nodes(inputs)
-    needed = peak(len(all_), len(layers_of(layout.sites)))
+    tokens = nodes(inputs)
+    needed = peak(len(tokens), len(layers_of(layout.sites)))
     if over := beyond(needed):
         raise InputError(
-            f"the flow of {len(all_)} tokens through {len(layout.sites)} layers takes "
+            f"the flow of {len(tokens)} tokens through {len(layout.sites)} layers takes "
             f"{human_bytes(needed)}, {over}; shorten the text"
         )
     if needed >= LARGE:
         warn(
-            f"the flow of {len(all_):,} tokens through {len(layout.sites)} layers takes "
+            f"the flow of {len(tokens):,} tokens through {len(layout.sites)} layers takes "
             f"{human_bytes(needed)}; shorten the text to need less",
             AttnvizWarning,
             stacklevel=4,
         )
     if method == "max-flow":
-        check(len(all_))
-    return all_
+        check(len(tokens))
+    return tokens
 
 
 def _rolled(means: MeanWeights) -> dict[Site, AttentionShares]:
@@ -173,17 +182,17 @@ def _report(
     layout: Layout,
     inputs: Inputs,
     means: MeanWeights,
-    all_: Nodes,
+    tokens: Nodes,
     method: Method,
     shares: dict[Site, AttentionShares],
     norms: Order | None,
     progress: Progress,
 ) -> Flow:
     """All layers together; what was kept of each is used up on the way."""
-    reach = reached(means.allowed, all_)
-    layers = steps(shares, inputs, all_)
+    reach = reached(means.allowed, tokens)
+    layers = steps(shares, inputs, tokens)
     if method == "max-flow":
-        total = max_flow(layers, lambda done, count: progress("max-flow", done, count))
+        total = max_flow(layers, lambda count, total: progress("max-flow", count, total))
     else:
         total = product(layers)
     return Flow(
@@ -191,8 +200,8 @@ def _report(
         layout=layout,
         method=method,
         order=norms,
-        tokens=all_.tokens,
-        targets=all_.targets,
+        tokens=tokens.tokens,
+        targets=tokens.targets,
         layers=layers,
         total=total,
         weights=means.mean(),
@@ -217,11 +226,11 @@ def flow(
         text: a text or prompt to run, or a capture, whose text runs again where its weights are not
             enough; recorded attention takes a ``method``, for ALTI needs more than weights.
     """
-    asked: tuple[tuple[Direction, str | int | None], ...] = (
+    requested: tuple[tuple[Direction, str | int | None], ...] = (
         ("to", settings.position),
         ("from", settings.key),
     )
-    tell = progress or (lambda stage, done, all_: None)
+    tell = progress or (lambda stage, count, total: None)
     origin = getattr(text, "asked", None)
     weights = isinstance(text, Capture) and (origin is None or origin.without is not None)
     if weights and settings.method is None:
@@ -237,12 +246,12 @@ def flow(
         (prompt,), model = prompts_of(text, "has weights alone", model)
         source = light(source_for(prompt, model))
         inputs = source.prepare(prompt)
-        for direction, token in asked:
+        for direction, token in requested:
             if token is not None:
                 named(direction, str(token), nodes(inputs))  # now, not when all has run
         result = run(source, inputs, settings.method, tell)
         result = replace(result, identity=model.identity)
-    for direction, token in asked:
+    for direction, token in requested:
         if token is not None:
             result = follow(result, direction, str(token))
     return result

@@ -50,9 +50,9 @@ def page(report: Flow) -> bytes:
 
 def columns(report: Flow) -> list[str]:
     """Return the name of every layer."""
-    both = len({step.kind for step in report.layers}) > 1
+    several_kinds = len({step.kind for step in report.layers}) > 1
     return [
-        f"{SITE_PREFIX[step.kind]} {step.layer}" if both else f"layer {step.layer}"
+        f"{SITE_PREFIX[step.kind]} {step.layer}" if several_kinds else f"layer {step.layer}"
         for step in report.layers
     ]
 

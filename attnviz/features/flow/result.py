@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 from attnviz.core.heads import SiteKind
 from attnviz.core.lengths import Axes
 from attnviz.core.result import Result
+from attnviz.core.settings import POSITIONS, Settings, number_or_text, setting
 from attnviz.core.tokens import Tokens
 from attnviz.drawing.labels import percent, visible
 from attnviz.drawing.renderable import Renderable
+from attnviz.errors import UsageError
 
 Method = Literal["alti", "rollout", "max-flow"]
 Order = Literal["pre", "post", "mixed"]
@@ -143,18 +145,18 @@ class Flow(Renderable, Result):
             for step in steps:
                 yield step.astype(np.float64)
             return
-        at = np.zeros(len(self.tokens))
-        at[list(traced.positions)] = 1.0
+        strength = np.zeros(len(self.tokens))
+        strength[list(traced.positions)] = 1.0
         if traced.direction == "from":
             for step in steps:
-                yield step * at
-                at = step.astype(np.float64) @ at
+                yield step * strength
+                strength = step.astype(np.float64) @ strength
             return
-        arriving = [at / at.sum()]
+        arriving = [strength / strength.sum()]
         for step in reversed(steps[1:]):
             arriving.append(arriving[-1] @ step.astype(np.float64))
-        for step, after in zip(steps, reversed(arriving), strict=True):
-            yield step * after[:, None]
+        for step, later in zip(steps, reversed(arriving), strict=True):
+            yield step * later[:, None]
 
 
 def rounded(rows: Sequence[NDArray[Any]] | NDArray[Any]) -> list[list[float]]:
@@ -164,6 +166,41 @@ def rounded(rows: Sequence[NDArray[Any]] | NDArray[Any]) -> list[list[float]]:
 
 def _taken(table: NDArray[np.float64], traced: Followed) -> NDArray[np.float64]:
     places = list(traced.positions)
-    taken: NDArray[np.float64]
-    taken = table[places].mean(axis=0) if traced.direction == "to" else table[:, places].sum(axis=1)
-    return taken
+    shares: NDArray[np.float64]
+    shares = (
+        table[places].mean(axis=0) if traced.direction == "to" else table[:, places].sum(axis=1)
+    )
+    return shares
+
+
+@dataclass(frozen=True)
+class FlowSettings(Settings):
+    """How tokens are followed, and which."""
+
+    method: Method | None = setting(
+        None,
+        "How shares pass through a layer; max-flow is for up to 128 tokens.",
+        shown="alti where the vectors that attention moves are at hand, else rollout",
+        common=True,
+    )
+    position: str | int | None = setting(
+        None,
+        "Trace what reaches these tokens. " + POSITIONS,
+        metavar="TOKENS",
+        parser=number_or_text,
+        common=True,
+    )
+    key: str | int | None = setting(
+        None,
+        "Trace where these tokens go, given as for {position}.",
+        metavar="TOKENS",
+        parser=number_or_text,
+        common=True,
+    )
+
+    def check(self) -> None:
+        """Raise UsageError for both directions at once."""
+        if self.position is not None and self.key is not None:
+            raise UsageError(
+                "{position} and {key} exclude each other; give one of them", position=..., key=...
+            )

@@ -90,23 +90,23 @@ def peak(count: int, layers: int) -> int:
 
 
 def steps(
-    blocks: dict[Site, AttentionShares], inputs: Inputs, all_: Nodes
+    blocks: dict[Site, AttentionShares], inputs: Inputs, tokens: Nodes
 ) -> tuple[LayerFlow, ...]:
     """Every layer as one table over all tokens."""
-    first = all_.targets
+    first = tokens.targets
     layers = []
     for kind, layer in layers_of(blocks):
         if len(inputs.sides) == 1 and kind in inputs.sides:
             layers.append(LayerFlow(kind, layer, _mixed(blocks.pop(Site(kind, layer)))))
             continue
-        table = np.eye(len(all_), dtype=np.float32)
+        table = np.eye(len(tokens), dtype=np.float32)
         if kind == "encoder":
             stop = len(inputs.sides["encoder"].queries)
             table[:stop, :stop] = _mixed(blocks.pop(Site("encoder", layer)))
         else:
-            own, cross = (blocks.pop(Site(k, layer), None) for k in ("decoder", "cross"))
-            if own is not None:
-                table[first:, first:] = _mixed(own)
+            within, cross = (blocks.pop(Site(k, layer), None) for k in ("decoder", "cross"))
+            if within is not None:
+                table[first:, first:] = _mixed(within)
             if cross is not None:
                 table[first:, first:] *= np.asarray(cross.residual, np.float32)[:, None]
                 table[first:, :first] = cross.shares
@@ -114,25 +114,25 @@ def steps(
     return tuple(layers)
 
 
-def reached(allowed: dict[Site, NDArray[np.bool_]], all_: Nodes) -> NDArray[np.bool_]:
+def reached(allowed: dict[Site, NDArray[np.bool_]], tokens: Nodes) -> NDArray[np.bool_]:
     """Which tokens can reach a position through all layers, bool [n, n]; ``allowed`` is used up."""
-    reach = np.eye(len(all_), dtype=np.float32)
+    reach = np.eye(len(tokens), dtype=np.float32)
     kinds: tuple[SiteKind, ...]
     for kind, layer in layers_of(allowed):
-        step = np.eye(len(all_), dtype=np.float32)
+        step = np.eye(len(tokens), dtype=np.float32)
         kinds = ("encoder",) if kind == "encoder" else ("decoder", "cross")
         for stack in kinds:
             table = allowed.pop(Site(stack, layer), None)
             if table is not None:
-                rows, columns = corner(stack, table.shape, all_)
+                rows, columns = corner(stack, table.shape, tokens)
                 step[rows, columns] += table
         reach = (step @ reach > 0).astype(np.float32)
     return reach > 0
 
 
-def corner(kind: SiteKind, shape: Sequence[int], all_: Nodes) -> tuple[slice, slice]:
+def corner(kind: SiteKind, shape: Sequence[int], tokens: Nodes) -> tuple[slice, slice]:
     """Where a layer's table [T, S] stands among all tokens."""
-    first = all_.targets
+    first = tokens.targets
     rows = slice(0, shape[0]) if kind == "encoder" or not first else slice(first, None)
     columns = slice(first, None) if kind == "decoder" and first else slice(0, shape[1])
     return rows, columns
@@ -166,11 +166,11 @@ def _mixed(block: AttentionShares) -> NDArray[np.float32]:
 def _joined(source: Tokens, target: Tokens) -> Tokens:
     """Both texts as one, told apart by their segments."""
     last = max(source.words, default=-1) + 1
-    both: Any = (source, target)
+    pair: Any = (source, target)
     return Tokens(
         texts=source.texts + target.texts,
-        special=tuple(chain.from_iterable(tokens.special for tokens in both)),
-        separators=tuple(chain.from_iterable(tokens.separators for tokens in both)),
+        special=tuple(chain.from_iterable(tokens.special for tokens in pair)),
+        separators=tuple(chain.from_iterable(tokens.separators for tokens in pair)),
         words=source.words + tuple(w if w < 0 else w + last for w in target.words),
         segments=(0,) * len(source) + (1,) * len(target),
         spans=source.spans,
@@ -185,10 +185,10 @@ class MeanWeights:
         allowed: bool [T, S] by layer: the keys that any head may attend to.
     """
 
-    def __init__(self, inputs: Inputs, all_: Nodes, *, layers: bool) -> None:
-        self._inputs, self._all, self._layers = inputs, all_, layers
-        self._sum = np.zeros((len(all_), len(all_)))
-        self._heads = np.zeros((len(all_), 1))
+    def __init__(self, inputs: Inputs, tokens: Nodes, *, layers: bool) -> None:
+        self._inputs, self._all, self._layers = inputs, tokens, layers
+        self._sum = np.zeros((len(tokens), len(tokens)))
+        self._heads = np.zeros((len(tokens), 1))
         self.weights: dict[Site, NDArray[np.float32]] = {}
         self.allowed: dict[Site, NDArray[np.bool_]] = {}
 
@@ -207,12 +207,12 @@ class MeanWeights:
         queries = slice(rows.start, rows.start + count)
         keys = slice(rows.key_start, rows.key_start + width)
         mean = np.asarray(to_numpy(rows.weights[0].mean(0)), np.float32)
-        whole = self._sum[places]  # a view
-        whole[queries, keys] += heads * mean.astype(np.float64)
+        total = self._sum[places]  # a view
+        total[queries, keys] += heads * mean.astype(np.float64)
         if self._layers:
             self.weights[site][queries, keys] = mean
-        seen: Any = True if rows.allowed is None else to_numpy(rows.allowed[0].any(0))
-        self.allowed[site][queries, keys] = seen
+        visible: Any = True if rows.allowed is None else to_numpy(rows.allowed[0].any(0))
+        self.allowed[site][queries, keys] = visible
 
     def mean(self) -> NDArray[np.float64]:
         """Return the mean over all heads and layers of a query, [n, n]; to be taken once."""
@@ -239,7 +239,7 @@ def check(count: int) -> None:
 
 
 def max_flow(
-    steps: Sequence[LayerFlow], progress: Callable[[int, int], None] = lambda done, all_: None
+    steps: Sequence[LayerFlow], progress: Callable[[int, int], None] = lambda count, total: None
 ) -> NDArray[np.float64]:
     """Maximum flows to every position from every token, rows divided by their sums, [n, n]."""
     raw = flows(steps, progress)
@@ -248,7 +248,7 @@ def max_flow(
 
 
 def flows(
-    steps: Sequence[LayerFlow], progress: Callable[[int, int], None] = lambda done, all_: None
+    steps: Sequence[LayerFlow], progress: Callable[[int, int], None] = lambda count, total: None
 ) -> NDArray[np.float64]:
     """Return the maximum flows themselves, [n, n]; arguments as for :func:`max_flow`."""
     from scipy.sparse.csgraph import maximum_flow
@@ -274,9 +274,9 @@ def _upstream(tables: Sequence[NDArray[np.int32]], end: int) -> tuple[Any, NDArr
     starts = np.cumsum([0, *map(len, ends)])
     edges = []
     for layer, table in enumerate(tables):
-        some = table[np.ix_(ends[layer + 1], ends[layer])]
-        after, before = np.nonzero(some)
-        edges.append((before + starts[layer], after + starts[layer + 1], some[after, before]))
+        part = table[np.ix_(ends[layer + 1], ends[layer])]
+        after, before = np.nonzero(part)
+        edges.append((before + starts[layer], after + starts[layer + 1], part[after, before]))
     rows, columns, capacities = map(np.concatenate, zip(*edges, strict=True))
     places = rows.astype(np.int32), columns.astype(np.int32)  # older SciPys take no others
     return csr_array((capacities, places), shape=(starts[-1], starts[-1])), ends[0]
@@ -338,14 +338,14 @@ def shares_of(writes: Writes) -> tuple[Array, Array]:
     size = abs(output).sum(-1)  # [B, r]
     keys = (size[..., None] - distances(writes)).clip(0)
     xp = arrays.of(size).xp
-    own: Array = xp.zeros_like(size)
+    residual: Array = xp.zeros_like(size)
     if writes.offset is None and writes.residual is not None:
         past = shaped(writes.residual, writes.norm) / writes.deviation
-        own = (size - abs(output - past).sum(-1)).clip(0)
-    total = keys.sum(-1) + own
-    own = xp.where(total > 0, own, 1)
+        residual = (size - abs(output - past).sum(-1)).clip(0)
+    total = keys.sum(-1) + residual
+    residual = xp.where(total > 0, residual, 1)
     total = xp.where(total > 0, total, 1)
-    return keys / total[..., None], own / total
+    return keys / total[..., None], residual / total
 
 
 def order(source: Source) -> Order:

@@ -50,12 +50,12 @@ def label(layer: int | None) -> str:
 def title(result: Lens) -> str:
     """Return what is shown."""
     if result.heads:
-        where = (
+        position = (
             f"at {visible(result.tokens[result.positions[0]])} ({result.positions[0]})"
             if result.rows == 1
             else f"over {counted(result.rows, 'row')} of {counted(result.texts, 'text')}"
         )
-        return f"{model_name(result.source)}: what each head writes {where}"
+        return f"{model_name(result.source)}: what each head writes {position}"
     return f"{model_name(result.source)}: what each layer already knows"
 
 
@@ -71,18 +71,18 @@ def headline(result: Lens) -> str:
     if not writes.raises:
         return f"No head raises a word, {title(result)}"
     first = writes.raises[0]
-    where = (
+    position = (
         at(result, result.positions[0])
         if result.rows == 1
         else f"on average over {counted(result.rows, 'row')}"
     )
-    said = (
-        f"Of all heads {name} raises one word most {where}: {quoted(first.token)}, by "
+    sentence = (
+        f"Of all heads {name} raises one word most {position}: {quoted(first.token)}, by "
         f"{signed(first.value)} logits"
     )
     if writes.in_text is not None:
-        said += f"; the word that it raises most stands in the text in {share(writes.in_text)}"
-    return said
+        sentence += f"; the word that it raises most stands in the text in {share(writes.in_text)}"
+    return sentence
 
 
 def at(result: Lens, position: int, *, ascii_only: bool = False) -> str:
@@ -99,8 +99,8 @@ def token_of(result: Lens, position: int) -> str:
 def checked(result: Lens) -> str:
     """Return that the last state reads as the model's own logits."""
     assert result.difference is not None
-    apart = f"{result.difference:.0e}" if result.difference else "0"
-    return f"the last state reads as the model's own logits (largest difference {apart})"
+    difference = f"{result.difference:.0e}" if result.difference else "0"
+    return f"the last state reads as the model's own logits (largest difference {difference})"
 
 
 def sentence(result: Lens, position: int) -> str:
@@ -196,10 +196,10 @@ def _of_heads(result: Lens) -> Listing:
             *plain("id", "value", of=word),
         ],
         [
-            (writes, does, n, word)
+            (writes, effect, n, word)
             for writes in result.heads
-            for does in ("raises", "lowers")
-            for n, word in enumerate(getattr(writes, does), start=1)
+            for effect in ("raises", "lowers")
+            for n, word in enumerate(getattr(writes, effect), start=1)
         ],
     )
 
@@ -245,8 +245,8 @@ def _detail(result: Lens, position: int) -> Iterator[RenderableType]:
                     head = next(h for h in result.layout
                                 if h.layer == cell.layer and h.index == index)  # fmt: skip
                     by_head[head] = value
-        most = max(map(abs, by_head.values()), default=0.0)
-        yield signed_grid(result.layout, by_head, most, UP)
+        largest = max(map(abs, by_head.values()), default=0.0)
+        yield signed_grid(result.layout, by_head, largest, UP)
         yield Line(f"logits of {visible(result.token)} that each head adds to its layer's state; "
                    "blue: raises, orange: lowers", "dim")  # fmt: skip
 
@@ -313,8 +313,8 @@ class Layers:
     ) -> Text:
         line = Text(f"{name:>{left}}", "dim", no_wrap=True)
         for text in texts:
-            shown = visible(text, ascii_only=plain) if text else ""
-            line.append(" " + fit(shown, size, ascii_only=plain))
+            label = visible(text, ascii_only=plain) if text else ""
+            line.append(" " + fit(label, size, ascii_only=plain))
         line.rstrip()
         return line
 
@@ -358,22 +358,22 @@ def along(console: Console, options: ConsoleOptions, result: Lens, position: int
 def head_table(console: Console, options: ConsoleOptions, result: Lens) -> RenderResult:
     """Yield the words that every head raises and lowers."""
     plain = options.ascii_only
-    many = result.rows > 1
+    averaged = result.rows > 1
     columns = ["head", ">norm", "raises most", "lowers most"]
-    table = table_of(*columns, *(["recurs, % of rows", ">in text"] if many else []))
-    count = max(1, min(_WORDS, (options.max_width - (40 if many else 16)) // 26))
+    table = table_of(*columns, *(["recurs, % of rows", ">in text"] if averaged else []))
+    count = max(1, min(_WORDS, (options.max_width - (40 if averaged else 16)) // 26))
     listed = result.heads
     if rows_shown(len(listed)) < len(listed):
         listed = tuple(sorted(listed, key=lambda writes: -writes.norm)[: rows_shown(len(listed))])
     for writes in listed:
-        moved = [_words(some[:count], plain) for some in (writes.raises, writes.lowers)]
-        more = _over_rows(writes, plain) if many else []
-        table.add_row(result.layout.name(writes.head), f"{writes.norm:.2f}", *moved, *more)
+        moved = [_words(tokens[:count], plain) for tokens in (writes.raises, writes.lowers)]
+        recurring = _over_rows(writes, plain) if averaged else []
+        table.add_row(result.layout.name(writes.head), f"{writes.norm:.2f}", *moved, *recurring)
     yield table
     if len(listed) < len(result.heads):
-        said = f"the {len(listed)} heads with the largest norm of {len(result.heads):,}"
-        yield Line(f"{said}; a table has all of them", "dim")
-    scale = "mean over the rows; " if many else ""
+        caption = f"the {len(listed)} heads with the largest norm of {len(result.heads):,}"
+        yield Line(f"{caption}; a table has all of them", "dim")
+    scale = "mean over the rows; " if averaged else ""
     yield Line(signs(f"logits against the mean of the vocabulary, {scale}norm: "
                      "‖z W_O‖", plain), "dim")  # fmt: skip
 
@@ -409,14 +409,14 @@ def finding(result: Lens, name: str) -> Finding | None:
                 writes.in_text.share, writes.in_text.low, writes.in_text.high,
             )  # fmt: skip
         lines_of[result.layout.name(writes.head)] = lines
-    how = (
+    explanation = (
         f"{title(result)}: what it adds to the residual stream, through the last "
         "normalization with its scale, and the LM head; against the mean of the vocabulary."
     )
     measure = Measure(
         "in text", "rows in which the word it raises most stands in the text", "", 0, shares
     )
-    return Finding.of("lens", name, "What it writes", how, lines_of, [measure])
+    return Finding.of("lens", name, "What it writes", explanation, lines_of, [measure])
 
 
 def figures(result: Lens) -> Figures:

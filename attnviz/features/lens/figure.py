@@ -86,9 +86,9 @@ class _Sheet(HeadedFigure):
         )
         self.left = 0.15 + self.ruler.widest([*self.names, "next"], _SIZE)
 
-    def under(self, wide: float, body: float) -> tuple[Figure, float]:
+    def under(self, width: float, body: float) -> tuple[Figure, float]:
         """Return an empty figure under its heading, and where the body begins, in inches."""
-        top = self.begin(wide) + 0.2
+        top = self.begin(width) + 0.2
         return self.figure(top + body + _MARGIN), top
 
     def axes(self, x: float, y: float, wide: float, high: float) -> Axes:
@@ -113,9 +113,9 @@ class _Sheet(HeadedFigure):
         room = max(0.45, self.widest + 0.1)
         lines = len(states) + 1 + bool(result.next)
         bands = -(-count // across)
-        wide = max(2 * _MARGIN + self.left + across * room, 5.0)
+        width = max(2 * _MARGIN + self.left + across * room, 5.0)
         step = lines * _HIGH + 0.2
-        figure, top = self.under(wide, bands * step + 0.35)
+        figure, top = self.under(width, bands * step + 0.35)
         for band in range(bands):
             columns = range(band * across, min((band + 1) * across, count))
             y = top + band * step
@@ -156,8 +156,8 @@ class _Sheet(HeadedFigure):
         count = min(_LISTED, len(cells[0].top))
         room = max(0.6, self.widest + 0.1)
         high = len(cells) * _HIGH
-        wide = 2 * _MARGIN + self.left + count * room + 3 * (_CURVE + 0.25)
-        figure, top = self.under(wide, high + 0.75)
+        width = 2 * _MARGIN + self.left + count * room + 3 * (_CURVE + 0.25)
+        figure, top = self.under(width, high + 0.75)
         axes = self.axes(_MARGIN + self.left, top + 0.15, count * room, high)
         axes.set_xlim(0, count)
         axes.set_ylim(len(cells), 0)
@@ -167,11 +167,11 @@ class _Sheet(HeadedFigure):
         axes.set_xticks([n + 0.5 for n in range(count)], [str(n + 1) for n in range(count)])
         axes.xaxis.tick_top()
         axes.set_yticks([n + 0.5 for n in range(len(cells))], self.names)
-        place = _MARGIN + self.left + count * room + 0.25
+        x = _MARGIN + self.left + count * room + 0.25
         token = self.text(_short(description.token_of(self.result, position)))
-        for name, values, told in self._curves(cells, token):
-            self._curve(figure, place, top + 0.15, high, name, values, told)
-            place += _CURVE + 0.25
+        for name, values, labels in self._curves(cells, token):
+            self._curve(figure, x, top + 0.15, high, name, values, labels)
+            x += _CURVE + 0.25
         self.bar(figure, top + high + 0.35)
         return figure
 
@@ -194,7 +194,7 @@ class _Sheet(HeadedFigure):
         high: float,
         name: str,
         values: list[list[float]],
-        told: list[str],
+        labels: list[str],
     ) -> None:
         axes = self.axes(x, y, _CURVE, high)
         places = [n + 0.5 for n in range(len(values[0]))]
@@ -207,13 +207,13 @@ class _Sheet(HeadedFigure):
             axes.plot(
                 line, places, linestyle=style, color=color, linewidth=1.2, marker=".", markersize=4
             )
-        for place, value, text in zip(places, values[0], told, strict=False):
+        for place, value, text in zip(places, values[0], labels, strict=False):
             axes.annotate(text, (value, place), (4, 0), textcoords="offset points", va="center",
                           fontsize=6)  # fmt: skip
         axes.set_ylim(len(places), 0)
         axes.set_yticks([])
         axes.minorticks_off()
-        if told:
+        if labels:
             axes.set_xticks([])
         axes.set_title(name, fontsize=_SIZE, family=self.families)
         axes.spines["left"].set_visible(True)
@@ -226,8 +226,8 @@ class _Sheet(HeadedFigure):
         listed.sort(key=result.heads.index)
         count = min(_LISTED, len(listed[0].raises))
         room = max(0.75, self.widest + 0.45)
-        wide = 2 * _MARGIN + 0.6 + 2 * count * room
-        figure, top = self.under(wide, len(listed) * _HIGH + 0.25)
+        width = 2 * _MARGIN + 0.6 + 2 * count * room
+        figure, top = self.under(width, len(listed) * _HIGH + 0.25)
         axes = self.axes(_MARGIN + 0.6, top + 0.2, 2 * count * room, len(listed) * _HIGH)
         axes.set_xlim(0, 2 * count)
         axes.set_ylim(len(listed), 0)

@@ -34,11 +34,11 @@ def page(result: Lens) -> bytes:
             position=...,
         )
     title = description.title(result)
-    said = description.sentence(result, result.positions[-1])
+    sentence = description.sentence(result, result.positions[-1])
     names = _Names()
     data = {
         "title": title,
-        "said": said,
+        "said": sentence,
         "masked": result.masked,
         "layers": [description.label(row[0].layer) for row in result.states()],
         "positions": result.positions,
@@ -53,7 +53,7 @@ def page(result: Lens) -> bytes:
         "closing": closing(result.source),
     }
     return result_page(
-        __package__, result, title=title, headline=said, still=still(result), data=data
+        __package__, result, title=title, headline=sentence, still=still(result), data=data
     )
 
 

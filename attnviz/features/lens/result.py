@@ -190,8 +190,8 @@ class Lens(Renderable, Result):
 
     def states(self) -> tuple[tuple[LensCell, ...], ...]:
         """Return the cells of each state, the first state first."""
-        wide = len(self.positions)
-        return tuple(self.cells[n : n + wide] for n in range(0, len(self.cells), wide or 1))
+        width = len(self.positions)
+        return tuple(self.cells[n : n + width] for n in range(0, len(self.cells), width or 1))
 
     def along(self, position: int) -> tuple[LensCell, ...]:
         """Return the cells of one position, the first state first."""
@@ -200,8 +200,8 @@ class Lens(Renderable, Result):
     def __repr__(self) -> str:
         if self.heads:
             return f"<Lens {self.source.model}: {len(self.heads)} heads, {self.rows} rows>"
-        said = " ".join(repr(cell.top[0].token) for cell in self.along(self.positions[-1]))
-        return f"<Lens {self.source.model}, position {self.positions[-1]}: {said}>"
+        words = " ".join(repr(cell.top[0].token) for cell in self.along(self.positions[-1]))
+        return f"<Lens {self.source.model}, position {self.positions[-1]}: {words}>"
 
     def _picture_png(self) -> bytes | None:
         return self.to_bytes("png") if self.cells else None

@@ -40,47 +40,47 @@ def unembedded(source: Source, inputs: Inputs, states: Array, length: int) -> It
     vocabulary = source.vocab_size or 1 << 16
     texts = max(1, AT_ONCE // (vocabulary * length))
     xp, at_once = arrays.of(states).xp, texts * length
-    for some in (states[first : first + at_once] for first in range(0, len(states), at_once)):
-        items = -(-len(some) // length)
-        missing = items * length - len(some)
-        padded = xp.concatenate([some, xp.broadcast_to(some[-1:], (missing, some.shape[1]))])
+    for chunk in (states[first : first + at_once] for first in range(0, len(states), at_once)):
+        items = -(-len(chunk) // length)
+        missing = items * length - len(chunk)
+        padded = xp.concatenate([chunk, xp.broadcast_to(chunk[-1:], (missing, chunk.shape[1]))])
         start = Start(layers, padded.reshape(items, length, -1))
         request = ForwardRequest(hidden=False, logits=True, start=start)
         logits = source.forward([inputs] * items, request=request).logits
         assert logits is not None
-        yield arrays.converted(logits, states).reshape(-1, logits.shape[-1])[: len(some)]
+        yield arrays.converted(logits, states).reshape(-1, logits.shape[-1])[: len(chunk)]
 
 
 def readings(
     source: Source,
     inputs: Inputs,
     states: Array,
-    own: Array,
+    model_logits: Array,
     targets: Array,
     *,
     length: int,
     top: int,
 ) -> Readings:
     """Read states [L + 1, P, D], compared with the logits ``own`` [P, V]; ``targets`` int64 [P]."""
-    layers, wide, _ = states.shape
-    on = arrays.of(own)
-    last = on.log_softmax(on.cast(own, on.float32)).clip(_LEAST)
-    shares = on.xp.exp(last)
+    layers, width, _ = states.shape
+    lib = arrays.of(model_logits)
+    last = lib.log_softmax(lib.cast(model_logits, lib.float32)).clip(_LEAST)
+    shares = lib.xp.exp(last)
     surprise = (shares * last).sum(-1)  # [P], minus the entropy of the last state
-    blocks, place, apart = [], 0, 0.0
-    for logits in unembedded(source, inputs, states.reshape(layers * wide, -1), length):
-        rows = on.arange(place, place + len(logits), on.int64, own) % wide
-        final = max((layers - 1) * wide - place, 0)
+    blocks, start, difference = [], 0, 0.0
+    for logits in unembedded(source, inputs, states.reshape(layers * width, -1), length):
+        rows = lib.arange(start, start + len(logits), lib.int64, model_logits) % width
+        final = max((layers - 1) * width - start, 0)
         if final < len(logits):
-            there = logits[final:] - own[rows[final:]]
-            apart = max(apart, float(abs(there[on.xp.isfinite(there)]).max()))
-        place += len(logits)
+            deviations = logits[final:] - model_logits[rows[final:]]
+            difference = max(difference, float(abs(deviations[lib.xp.isfinite(deviations)]).max()))
+        start += len(logits)
         blocks.append(
-            _reading(on.cast(logits, on.float32), rows, last, shares, surprise, targets, top)
+            _reading(lib.cast(logits, lib.float32), rows, last, shares, surprise, targets, top)
         )
-    _check_states(source, apart, own)
-    whole = [on.xp.concatenate(parts) for parts in zip(*blocks, strict=True)]
-    return Readings(*whole, difference=apart)  # type: ignore[misc]
+    _check_states(source, difference, model_logits)
+    columns = [lib.xp.concatenate(parts) for parts in zip(*blocks, strict=True)]
+    return Readings(*columns, difference=difference)  # type: ignore[misc]
 
 
 def _reading(
@@ -93,44 +93,44 @@ def _reading(
     top: int,
 ) -> tuple[Array, ...]:
     """Return the fields of :class:`Readings`, of logits [m, V] at ``rows``."""
-    on = arrays.of(logits)
-    values, indices = on.largest(logits, min(top, logits.shape[-1]))
-    most = values[:, :1]
-    wanted = on.at_indices(logits, targets[rows, None])
-    rank = (logits > wanted).sum(-1) + 1
-    logits = logits - most
-    on.xp.clip(logits, _LEAST, None, out=logits)
+    lib = arrays.of(logits)
+    values, indices = lib.largest(logits, min(top, logits.shape[-1]))
+    largest = values[:, :1]
+    target = lib.at_indices(logits, targets[rows, None])
+    rank = (logits > target).sum(-1) + 1
+    logits = logits - largest
+    lib.xp.clip(logits, _LEAST, None, out=logits)
     if len(rows) % len(shares) == 0 and not int(rows[0]):
         across = (shares * logits.reshape(-1, *shares.shape)).sum(-1).reshape(-1)
     else:
         across = (shares[rows] * logits).sum(-1)
-    powers = on.xp.exp(logits)
-    whole = powers.sum(-1)
-    log = on.xp.log(whole)
-    entropy = log - (powers * logits).sum(-1) / whole
+    powers = lib.xp.exp(logits)
+    power = powers.sum(-1)
+    log = lib.xp.log(power)
+    entropy = log - (powers * logits).sum(-1) / power
     kl = surprise[rows] + log - across
-    total = most + log[:, None]
+    total = largest + log[:, None]
     return (
-        indices, values, on.xp.exp(values - total), entropy, kl.clip(0), rank,
-        on.xp.exp(wanted - total)[:, 0], wanted[:, 0],
+        indices, values, lib.xp.exp(values - total), entropy, kl.clip(0), rank,
+        lib.xp.exp(target - total)[:, 0], target[:, 0],
     )  # fmt: skip
 
 
-def _check_states(source: Source, apart: float, own: Array) -> None:
+def _check_states(source: Source, difference: float, logits: Array) -> None:
     """ModelError where the last state's logits are further off than rounding explains."""
-    finite = own[arrays.of(own).xp.isfinite(own)]
+    finite = logits[arrays.of(logits).xp.isfinite(logits)]
     allowed = tolerance(source) * max(1.0, float(abs(finite).max()))
-    if not apart <= allowed:
+    if not difference <= allowed:
         raise ModelError(
-            f"the last layer of {source.info.model} reads up to {apart:.2g} off the model's own "
-            "logits: its states are not shown, since they cannot be read position by position"
+            f"the last layer of {source.info.model} reads up to {difference:.2g} off the model's "
+            "own logits: its states are not shown, since they cannot be read position by position"
         )
 
 
 def at(states: Sequence[Array], places: Sequence[int]) -> Array:
     """States [L + 1, P, D] at some positions, of those [1, T, D] of one text."""
-    some = list(places)
-    return arrays.of(states[0]).xp.stack([state[0][some] for state in states])
+    rows = list(places)
+    return arrays.of(states[0]).xp.stack([state[0][rows] for state in states])
 
 
 def added(
@@ -152,17 +152,17 @@ def added(
     as they were read; ``deviations`` [P, n] by layer, σ of the normalizations that it puts over the
     stream.
     """
-    named, on, readout = iter(names), arrays.of(states), source.readout().converted(states)
+    named, lib, readout = iter(names), arrays.of(states), source.readout().converted(states)
     carrying = Carrying(readout, deviations)
-    for place, now in enumerate(states):
-        toward, constants = directions(readout, now, tokens[place])
-        none = on.xp.zeros_like(constants)
-        sums, before, heads = [constants, none, none, none], exact(now), none[:, None][:, :0]
-        if place:
-            layer, site = place - 1, source.layout.sites[place - 1]
-            before, bias = exact(states[layer]), none
+    for index, state in enumerate(states):
+        toward, constants = directions(readout, state, tokens[index])
+        zeros = lib.xp.zeros_like(constants)
+        sums, below, heads = [constants, zeros, zeros, zeros], exact(state), zeros[:, None][:, :0]
+        if index:
+            layer, site = index - 1, source.layout.sites[index - 1]
+            below, bias = exact(states[layer]), zeros
             if readout.residual_scales:
-                before = before * readout.residual_scales[layer]
+                below = below * readout.residual_scales[layer]
             attended, fed = (carrying.inside(toward, layer, n) for n in carrying.passed(layer))
             if site in outputs:
                 heads, bias = _of_heads(source, site, outputs[site], attended)
@@ -171,44 +171,45 @@ def added(
             shift = carrying.shifts(toward, layer)
             bias = bias if shift is None else bias + shift
             parts = ((mlps[layer], fed), (mixers.get(layer), attended))
-            sums[1:] = [bias, *(none if part is None else (exact(part) * direction).sum(-1)
+            sums[1:] = [bias, *(zeros if part is None else (exact(part) * direction).sum(-1)
                                 for part, direction in parts)]  # fmt: skip
             toward = carrying.inside(toward, layer)
-        columns = on.xp.stack([(before * toward).sum(-1), *sums], 1)
-        whole = columns.sum(-1) + heads.sum(-1)
-        _check(source, whole, logits[place])
-        rows = zip(whole.tolist(), columns.tolist(), heads.tolist(), strict=True)
-        for total, (first, constant, bias_, mlp, mixer), each in rows:
-            yield Added(next(named), total, first, tuple(each), bias_, mlp, constant, mixer)
+        columns = lib.xp.stack([(below * toward).sum(-1), *sums], 1)
+        totals = columns.sum(-1) + heads.sum(-1)
+        _check(source, totals, logits[index])
+        rows = zip(totals.tolist(), columns.tolist(), heads.tolist(), strict=True)
+        for total, (first, constant, bias_, mlp, mixer), by_head in rows:
+            yield Added(next(named), total, first, tuple(by_head), bias_, mlp, constant, mixer)
 
 
 def _of_heads(source: Source, site: Site, outputs: Array, toward: Array) -> tuple[Array, Array]:
     """Sum in float64 what heads [P, H, d_v] add ``toward`` [P, D]: [P, H], and b_O's part [P]."""
-    out, on = source.output(site).moved_to(outputs), arrays.of(outputs)
+    out, lib = source.output(site).moved_to(outputs), arrays.of(outputs)
     assert out.weight is not None
     heads, size, width = out.weight.shape
     readout = source.readout().converted(outputs)
     norm = readout.after.get(site.layer)
     if norm is not None:
         flat = exact(out.weight).reshape(heads * size, width)
-        given = exact(outputs.reshape(len(outputs), -1)) @ flat
-        given = given if out.bias is None else given + exact(out.bias)
-        toward = toward * gain(norm, given)
+        written = exact(outputs.reshape(len(outputs), -1)) @ flat
+        written = written if out.bias is None else written + exact(out.bias)
+        toward = toward * gain(norm, written)
     toward = toward * readout.share(site.layer)
-    each = arrays.converted(on.cast(toward, on.float32), outputs)
-    each = each @ on.cast(out.weight, on.float32).reshape(-1, width).T
-    added = (exact(outputs) * exact(each.reshape(-1, heads, size))).sum(-1)
-    bias = on.xp.zeros_like(added[:, 0]) if out.bias is None else toward @ exact(out.bias)
+    along = arrays.converted(lib.cast(toward, lib.float32), outputs)
+    along = along @ lib.cast(out.weight, lib.float32).reshape(-1, width).T
+    added = (exact(outputs) * exact(along.reshape(-1, heads, size))).sum(-1)
+    bias = lib.xp.zeros_like(added[:, 0]) if out.bias is None else toward @ exact(out.bias)
     return added, bias
 
 
 def _check(source: Source, sums: Array, logits: Array) -> None:
     """ModelError where sums are not the logits that were read."""
-    apart = abs(sums - logits) / abs(logits).clip(1.0)
-    if not float(apart.max()) <= tolerance(source):
+    deviation = abs(sums - logits) / abs(logits).clip(1.0)
+    if not float(deviation.max()) <= tolerance(source):
         raise ModelError(
-            f"what the layers of {source.info.model} add is up to {float(apart.max()):.2g} off the "
-            "logits that their states are read as: it is not shown; an ablated head cannot be split"
+            f"what the layers of {source.info.model} add is up to {float(deviation.max()):.2g} off "
+            "the logits that their states are read as: it is not shown; an ablated head cannot be "
+            "split"
         )
 
 
@@ -223,7 +224,7 @@ def run(source: Source, inputs: Inputs, question: LensSettings) -> Lens:
     check_words(source)
     tokens = trials.predicted(inputs)
     places = trials.read_positions(source, tokens, question.position, whole_text=True)
-    asked = None if question.answer is None else trials.one_token(source, question.answer)
+    answer = None if question.answer is None else trials.one_token(source, question.answer)
     reason = source.readout().reason
     activations = trials.Activations(["written"], () if reason else source.layout.sites)
     output = source.forward(
@@ -233,18 +234,20 @@ def run(source: Source, inputs: Inputs, question: LensSettings) -> Lens:
     )
     if output.logits is None:
         raise ModelError(f"{source.info.model} gave no logits")
-    own = output.logits[0, places]
-    on = arrays.of(own)
-    targets = own.argmax(-1) if asked is None else on.full((len(own),), asked, on.int64, own)
+    final = output.logits[0, places]
+    lib = arrays.of(final)
+    targets = (
+        final.argmax(-1) if answer is None else lib.full((len(final),), answer, lib.int64, final)
+    )
     states = at(output.states, places)
     reading = readings(
-        source, inputs, states, own, targets, length=len(tokens),
-        top=min(question.predictions, own.shape[-1]),
+        source, inputs, states, final, targets, length=len(tokens),
+        top=min(question.predictions, final.shape[-1]),
     )  # fmt: skip
     parts: Sequence[Added | None] = [None] * len(reading.rank)
     if not reason:
-        split = reading.ids[:, 0] if asked is None else on.xp.tile(targets, (len(states),))
-        values = reading.logits[:, 0] if asked is None else reading.logit
+        split = reading.ids[:, 0] if answer is None else lib.xp.tile(targets, (len(states),))
+        values = reading.logits[:, 0] if answer is None else reading.logit
         heads = {
             site: z[0].swapaxes(0, 1)[places] for site, z in activations.values["written"].items()
         }
@@ -257,7 +260,7 @@ def run(source: Source, inputs: Inputs, question: LensSettings) -> Lens:
         tokens=texts,
         masked=masked,
         positions=tuple(places),
-        token="" if asked is None else trials.answer_texts(source, [asked])[0],
+        token="" if answer is None else trials.answer_texts(source, [answer])[0],
         followed=trials.answer_texts(source, targets.tolist()),
         next=_next(texts, places) if not masked and trials.labels_of(source) is None else (),
         cells=_cells(source, reading, places, parts),
@@ -300,14 +303,14 @@ def _cells(
                reading.rank, reading.probability)  # fmt: skip
     cells = []
     rows = zip(*(column.tolist() for column in columns), strict=True)
-    for place, (ids, logits, shares, entropy, kl, rank, share) in enumerate(rows):
-        state, number = divmod(place, len(places))
+    for index, (ids, logits, shares, entropy, kl, rank, share) in enumerate(rows):
+        state, number = divmod(index, len(places))
         top = tuple(
             LensToken(names[id_], id_, logit, probability)
             for id_, logit, probability in zip(ids, logits, shares, strict=True)
         )
         layer = state - 1 if state else None
-        cells.append(LensCell(layer, places[number], top, entropy, kl, rank, share, parts[place]))
+        cells.append(LensCell(layer, places[number], top, entropy, kl, rank, share, parts[index]))
     return tuple(cells)
 
 
@@ -322,8 +325,8 @@ def _of_labels(source: Source) -> tuple[str, ...]:
     labels = trials.labels_of(source)
     if labels is None or labels.shares == "softmax":
         return ()
-    whole = "may hold together" if labels.shares == "sigmoid" else "are numbers, not classes"
+    reason = "may hold together" if labels.shares == "sigmoid" else "are numbers, not classes"
     return (
-        f"The labels of this model {whole}: probabilities here are a softmax over its outputs, to "
+        f"The labels of this model {reason}: probabilities here are a softmax over its outputs, to "
         "compare them, and not what it says of each by itself.",
     )

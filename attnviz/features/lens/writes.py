@@ -56,7 +56,7 @@ def run_heads(
     source: Source,
     texts: Sequence[Inputs],
     question: records.LensSettings,
-    progress: Callable[[int], None] = lambda done: None,
+    progress: Callable[[int], None] = lambda count: None,
 ) -> records.Lens:
     """Return what every head writes at a position of a text, or over the rows of several."""
     check_words(source)
@@ -69,7 +69,7 @@ def run_heads(
     width = readout.table.shape[1]
     sums = {head: _Sums(np.zeros(width)) for head in layout}
     counts: list[int] = []  # rows of each text
-    seen: list[float] = []
+    shares_read: list[float] = []
     position = question.position
     if position is None and len(texts) == 1 and labels_of(source) is None:
         position = -1
@@ -83,12 +83,12 @@ def run_heads(
             ForwardRequest(hidden=False, states=True, mlps=bool(readout.over), terms=True),
         )
         counts.append(len(places))
-        seen += [len(set(tokens.ids[: n + 1])) / len(readout.table) for n in places]
+        shares_read += [len(set(tokens.ids[: n + 1])) / len(readout.table) for n in places]
         stream = output.states[-1][0, places]
-        here = readout.converted(stream)
-        assert here.table is not None
+        local = readout.converted(stream)
+        assert local.table is not None
         carrying = Carrying(
-            here, {layer: some[0, places] for layer, some in output.deviations.items()}
+            local, {layer: deviation[0, places] for layer, deviation in output.deviations.items()}
         )
         for site, z in activations.values["written"].items():
             out = source.output(site).moved_to(stream)
@@ -99,19 +99,20 @@ def run_heads(
                     for index in range(z.shape[1])
                 ]
             )  # [H, P, D]
-            if (norm := here.after.get(site.layer)) is not None:
-                given = wrote.sum(0)
-                given = given if out.bias is None else given + arrays.exact(out.bias)
-                wrote = wrote * gain(norm, given)
-            before = carrying.passed(site.layer)[0]
-            carried = carrying.onward(wrote * here.share(site.layer), site.layer, before)
+            if (norm := local.after.get(site.layer)) is not None:
+                total = wrote.sum(0)
+                total = total if out.bias is None else total + arrays.exact(out.bias)
+                wrote = wrote * gain(norm, total)
+            entering = carrying.passed(site.layer)[0]
+            carried = carrying.onward(wrote * local.share(site.layer), site.layer, entering)
             for index, part in enumerate(carried):
                 head_sums = sums[Head(site, index)]
-                made = scaled(here, stream, part)
-                head_sums.made += arrays.to_numpy(made.sum(0))
+                scaled_part = scaled(local, stream, part)
+                head_sums.made += arrays.to_numpy(scaled_part.sum(0))
                 head_sums.norm += float(arrays.norm(part).sum())
                 if sum(counts) > 1 or len(texts) > 1:
-                    effects = [moved(here, some) for some in _blocks(made, len(here.table))]
+                    blocks = _blocks(scaled_part, len(local.table))
+                    effects = [moved(local, block) for block in blocks]
                     _raised(head_sums, effects, tokens, places)
         progress(number)
     rows = sum(counts)
@@ -129,28 +130,28 @@ def run_heads(
             for head in layout
         ),
         rows=rows,
-        chance=float(np.mean(seen)) if rows > 1 else None,
+        chance=float(np.mean(shares_read)) if rows > 1 else None,
         notes=texts[0].notes if len(texts) == 1 else (),
         texts=len(texts),
         corpus=fingerprint(map(same_as, texts)) if len(texts) > 1 else "",
     )
 
 
-def _blocks(made: Array, words: int) -> Iterable[Array]:
+def _blocks(inputs: Array, words: int) -> Iterable[Array]:
     rows = max(1, AT_ONCE // words)
-    return (made[first : first + rows] for first in range(0, len(made), rows))
+    return (inputs[first : first + rows] for first in range(0, len(inputs), rows))
 
 
 def _raised(sums: _Sums, effects: Sequence[Array], tokens: Tokens, places: Sequence[int]) -> None:
     """Count the words that rows raise most."""
     best = [
         ids
-        for some in effects
-        for ids in arrays.of(some).largest(some, min(RAISED, some.shape[-1]))[1].tolist()
+        for block in effects
+        for ids in arrays.of(block).largest(block, min(RAISED, block.shape[-1]))[1].tolist()
     ]
-    for ids, place in zip(best, places, strict=True):
+    for ids, position in zip(best, places, strict=True):
         sums.raised.update(ids)
-        sums.in_text.append(int(ids[0] in tokens.ids[: place + 1]))
+        sums.in_text.append(int(ids[0] in tokens.ids[: position + 1]))
 
 
 def _shares(

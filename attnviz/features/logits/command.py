@@ -54,19 +54,19 @@ def logits(
     words = {name: getattr(settings, name) for name in ("answer", "against")}
     fields = {name: field_of(word or "") for name, word in words.items()}
     fields = {name: field for name, field in fields.items() if words[name] == f"field:{field}"}
-    shown: dict[str, Any] = {"top": table.first, "everything": table.everything}
+    display: dict[str, Any] = {"top": table.first, "everything": table.everything}
     if prompt.texts is not None:
         if extra := [*changed(settings, but=tuple(words)), *changed(table, but=("top",))]:
             raise UsageError("{texts} is for the last token; leave out {}", extra[0], texts=...)
         texts = list(prompt.read_all(model, seed=prompt.drawn(seeded.seed), quiet=output.quiet))
         words |= {name: prompt.grouped(model, field)[1] for name, field in fields.items()}
         with console.waiting("running the model", output.quiet):
-            many = function.writers(texts, **words, model=model)
-        output.deliver(many, paper.options(), **shown)
+            writers = function.writers(texts, **words, model=model)
+        output.deliver(writers, paper.options(), **display)
         return
     for name in fields:
         raise UsageError("{} is a field; add {texts}", Setting(name, words[name]), texts="FILE")
     text = prompt.read(model, seed=seeded.seed if changed(seeded) else None, quiet=output.quiet)
     with console.waiting("running the model", output.quiet):
         result = function.logits(text, settings=settings, model=model)
-    output.deliver(result, paper.options(), by_token=table.by == "token", **shown)
+    output.deliver(result, paper.options(), by_token=table.by == "token", **display)

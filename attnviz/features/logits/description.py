@@ -57,11 +57,11 @@ def steps(report: Logits) -> tuple[WaterfallStep, ...]:
     Of very many layers several stand together.
     """
     layers = {part.layer for part in report.parts if part.layer is not None}
-    each, last = layers_a_line(len(layers)), max(layers, default=0)
+    group, last = layers_a_line(len(layers)), max(layers, default=0)
     groups: dict[str, float] = {}
     for part in report.parts:
         label = {"embedding": "embeddings", "bias": "biases"}.get(part.kind)
-        label = label or _layer_label(part, each, last)
+        label = label or _layer_label(part, group, last)
         groups[label] = groups.get(label, 0.0) + part.value
     groups["biases"] = groups.pop("biases", 0.0)
     bars, total = [], 0.0
@@ -71,9 +71,9 @@ def steps(report: Logits) -> tuple[WaterfallStep, ...]:
     return tuple(bars)
 
 
-def _layer_label(part: LogitPart, each: int, last: int) -> str:
-    first = (part.layer or 0) // each * each
-    end = min(first + each - 1, last)
+def _layer_label(part: LogitPart, group: int, last: int) -> str:
+    first = (part.layer or 0) // group * group
+    end = min(first + group - 1, last)
     if end == first:
         name = {"head": "heads", "mlp": "MLP"}.get(part.kind) or part.name
         return f"layer {first} {name}"
@@ -89,22 +89,22 @@ def subject(report: Logits) -> str:
 
 def place(report: Logits, position: int, *, ascii_only: bool = False) -> str:
     """Where it is predicted: ``after ·the (18)``, or at the token in a masked model."""
-    at = "at" if report.layout.kinds == ("encoder",) else "after"
-    return f"{at} {visible(report.tokens[position], ascii_only=ascii_only)} ({position})"
+    preposition = "at" if report.layout.kinds == ("encoder",) else "after"
+    return f"{preposition} {visible(report.tokens[position], ascii_only=ascii_only)} ({position})"
 
 
 def checked(report: Logits) -> str:
     """Return the sum beside the model's own logit."""
     assert report.sum is not None
-    own = f"the model says {report.logit:.4f}"
+    claim = f"the model says {report.logit:.4f}"
     if report.cap is not None:
-        own = (
+        claim = (
             f"the model says {report.whole:.4f} before its cap of {report.cap:g}, and "
             f"{report.logit:.4f} behind it"
         )
     return (
         f"{subject(report)}, {place(report, report.position)}: the parts add up to "
-        f"{report.sum:.4f}, {own} (difference {abs(report.sum - report.whole):.0e})"
+        f"{report.sum:.4f}, {claim} (difference {abs(report.sum - report.whole):.0e})"
     )
 
 
@@ -201,9 +201,9 @@ _MOVED = 2
 def head_attributions(console: Console, options: ConsoleOptions, report: Logits) -> RenderResult:
     """Yield the grid of heads by what they add."""
     values = report.heads()
-    most = max(map(abs, values.values()), default=0.0)
-    yield signed_grid(report.layout, values, most, UP)
-    end = f", full colour at ±{most:.2g}" if coloured(console) else ""
+    largest = max(map(abs, values.values()), default=0.0)
+    yield signed_grid(report.layout, values, largest, UP)
+    end = f", full colour at ±{largest:.2g}" if coloured(console) else ""
     yield Line(f"logits that each head adds; blue: raises, orange: lowers{end}", "dim")
     yield Text("")
 
@@ -233,9 +233,9 @@ def waterfall(console: Console, options: ConsoleOptions, report: Logits) -> Rend
         color = BLUE if step.value > 0 else ORANGE
         bar = ("#" if options.ascii_only else "█") * length
         style = Style(color=color) if coloured(console) else Style()
-        drawn = Text(" " * first).append(bar, style)
+        text = Text(" " * first).append(bar, style)
         table.add_row(
-            signs(step.label, options.ascii_only), signed(step.value, 3), f"{step.after:.2f}", drawn
+            signs(step.label, options.ascii_only), signed(step.value, 3), f"{step.after:.2f}", text
         )
     yield table
 
@@ -251,9 +251,9 @@ def votes(
     for vote in report.votes[:top]:
         strongest = vote.seen[0]
         token = visible(strongest.token, ascii_only=plain)
-        seen = f"{token} ({strongest.position}), {percent(strongest.weight)}"
+        source = f"{token} ({strongest.position}), {percent(strongest.weight)}"
         table.add_row(
-            layout.name(vote.head), signed(vote.value, 3), seen,
+            layout.name(vote.head), signed(vote.value, 3), source,
             _listed(vote.raises[:moved], plain), _listed(vote.lowers[:moved], plain),
         )  # fmt: skip
     yield table
@@ -266,11 +266,11 @@ def token_sums(console: Console, options: ConsoleOptions, report: Logits) -> Ren
     """Yield the text tinted by what came through each token, and the heads it took."""
     sums, plain = list(sums_by_token(report)), options.ascii_only
     if coloured(console):
-        most = max((abs(value) for _, value, _ in sums), default=0.0)
+        largest = max((abs(value) for _, value, _ in sums), default=0.0)
         line = Text()
         for position, value, _ in sorted(sums, key=lambda row: row[0]):
             text = visible(report.tokens[position], ascii_only=plain)
-            line.append(text, on_terminal(value, most, UP))
+            line.append(text, on_terminal(value, largest, UP))
         yield line
     table = table_of("token", ">all heads", "of it")
     for position, value, heads in sums[:_LISTED]:
@@ -334,31 +334,31 @@ _CHANGES = {
 
 def _of(part: str, name: str) -> Callable[[Push], Any]:
     """Take an estimate of what was looked into; None where nothing was."""
-    return lambda push: (whole := getattr(push, part)) and getattr(whole, name)
+    return lambda push: (record := getattr(push, part)) and getattr(record, name)
 
 
-def said_of(why: Suppression) -> str:
+def said_of(test: Suppression) -> str:
     """Whether it is copy suppression, and if not, what fails."""
-    return f"no copy suppression ({', '.join(why.fails)})" if why.fails else "copy suppression"
+    return f"no copy suppression ({', '.join(test.fails)})" if test.fails else "copy suppression"
 
 
-def reasons(why: Suppression) -> str:
+def reasons(suppression: Suppression) -> str:
     """Return the same with its evidence, in a sentence."""
 
     def beside(share: Interval, null: Interval, of: str) -> str:
         ends = "" if share.low is None else f" [{interval(share)}]"
         return f"{percent_of(share)} %{ends} ({of} {percent_of(null)} %)"
 
-    of = f"of {counted(why.texts, 'text')}"
-    gone = "no other heads below it write or could be compared"
-    if why.gone.value is not None:
-        other = f"{counted(why.others, 'other head')} below it"
-        without = f"of its push goes without {joined(why.writers)}"
-        gone = f"{beside(why.gone, why.gone_others, other)} {without}"
+    of = f"of {counted(suppression.texts, 'text')}"
+    path = "no other heads below it write or could be compared"
+    if suppression.gone.value is not None:
+        control = f"{counted(suppression.others, 'other head')} below it"
+        without = f"of its push goes without {joined(suppression.writers)}"
+        path = f"{beside(suppression.gone, suppression.gone_others, control)} {without}"
     return (
-        f"{said_of(why)}. The token that it reads is predicted below it in "
-        f"{beside(why.predicted, why.predicted_others, 'other tokens')} {of}, and lowered in "
-        f"{beside(why.lowered, why.lowered_others, 'others')}; {gone}"
+        f"{said_of(suppression)}. The token that it reads is predicted below it in "
+        f"{beside(suppression.predicted, suppression.predicted_others, 'other tokens')} {of}, and "
+        f"lowered in {beside(suppression.lowered, suppression.lowered_others, 'others')}; {path}"
     )
 
 
@@ -390,27 +390,27 @@ def _ends(mean: Interval) -> str:
 def _lists(result: Writers, top: int | None, everything: bool) -> Iterator[RenderableType]:
     """Both lists, each with so many of its parts; the others as a number, or as a list too."""
     yield Line(measured(result), "bold")
-    most = top or (len(result.pushes) if everything else _PARTS)
+    limit = top or (len(result.pushes) if everything else _PARTS)
     for verdict, heading in _LISTS.items():
         pushes = result.listed(verdict)
         yield ""
         yield Line(f"{heading}: {len(pushes) or 'none'}", "bold" if verdict else "")
         if pushes and (verdict or everything):
-            yield _pushes(pushes).table(most)
-            if len(pushes) > most:
-                yield Line(f"{len(pushes) - most} more", "dim")
+            yield _pushes(pushes).table(limit)
+            if len(pushes) > limit:
+                yield Line(f"{len(pushes) - limit} more", "dim")
             yield from (Line(f"{push.part}: {reasons(push.why)}") for push in pushes if push.why)
         if replaced := [push for push in pushes if push.repair]:
             yield Line(
                 "Without each, its mean over the other texts in its place, the logit changes"
             )
-            yield repaired(replaced).table(most)
+            yield repaired(replaced).table(limit)
     yield Line(closing(result.source, counted(result.texts, "text")), "dim")
 
 
 def _finding_of_writers(result: Writers, name: str) -> Finding:
     """Return what every head adds to the answers' logits, and whether it writes or cancels."""
-    said = {
+    sentences = {
         head: [
             f"{signed(push.mean.value or 0.0)} logits ({_ends(push.mean)}), "
             f"{percent(push.share or 0.0)} of texts with that sign: "
@@ -420,18 +420,18 @@ def _finding_of_writers(result: Writers, name: str) -> Finding:
     }
     for head, push in result.heads().items():
         if push.why is not None:
-            said[head].append(reasons(push.why))
+            sentences[head].append(reasons(push.why))
         if push.repair is not None:
             means = ((name, _of("repair", name)(push)) for name in _CHANGES)
             adds = [f"{_CHANGES[name]} {signed(mean.value or 0.0)}" for name, mean in means]
-            said[head].append(f"without it the logit changes {', '.join(adds)}")
-    how = (
+            sentences[head].append(f"without it the logit changes {', '.join(adds)}")
+    explanation = (
         f"What it adds by itself: {measured(result)}; in brackets a 95 % interval. Signs are "
         "judged over texts, Holm over all parts; what it makes later layers write counts as theirs."
     )
     values = known({head: push.mean for head, push in result.heads().items()})
     measure = Measure("push", f"what it adds to the {result.of}", "logits", UP, values, RAISES)
-    return Finding.of("logits", name, "Does it write or cancel?", how, said, [measure])
+    return Finding.of("logits", name, "Does it write or cancel?", explanation, sentences, [measure])
 
 
 COLUMNS = ("kind", *HEAD, "value")
@@ -462,32 +462,32 @@ def finding(result: Logits | Writers, name: str) -> Finding:
     )
     values = {result.layout.name(head): sum(row) for head, row in (result.by_token or {}).items()}
     ranked = sorted(values, key=lambda head: -abs(values[head]))
-    said = {
+    sentences = {
         head: [f"{signed(values[head])} logits for {of}, number {rank} of {len(values)} by size"]
         for rank, head in enumerate(ranked, start=1)
     }
     for vote in result.votes:
-        seen = [
+        tokens = [
             f"{quoted(source.token)} {signed(source.value)} (weight {source.weight:.2f})"
             for source in vote.seen[:_SEEN]
         ]
         raises, lowers = (" ".join(map(quoted, words)) for words in (vote.raises, vote.lowers))
-        said[result.layout.name(vote.head)] += [
-            f"through {', '.join(seen)}",
+        sentences[result.layout.name(vote.head)] += [
+            f"through {', '.join(tokens)}",
             f"raises {raises}; lowers {lowers}",
         ]
     end = result.position + 1
     text = visible("".join(result.tokens[max(0, end - _TAIL) : end]).strip())
-    how = (
+    explanation = (
         f"What it adds by itself to the logit of {of} ({result.logit:.3g} in all) at the last "
         f"token of “{'… ' if end > _TAIL else ''}{text}”, token {result.position}; what it makes "
         "later layers write counts as theirs."
     )
     if not values:
-        how = f"No logit is split by head: {result.reason}."
+        explanation = f"No logit is split by head: {result.reason}."
     title = f"what it adds to the logit of {of}"
     measure = Measure("vote", title, "logits", UP, bare(values), RAISES)
-    return Finding.of("logits", name, "What it writes", how, said, [measure])
+    return Finding.of("logits", name, "What it writes", explanation, sentences, [measure])
 
 
 def figures(result: Logits | Writers) -> Figures:

@@ -39,8 +39,8 @@ def draw(report: Logits | Writers, dpi: float) -> Figure:
     grid_wide, grid_high = grid_figure.signed_size(layout)
     steps_left = 0.45 + ruler.widest([step.label for step in bars], 7)
     through_left = 0.6 + ruler.widest([name for name, _ in through], 7)
-    wide = 2 * MARGIN + 0.5 + grid_wide + steps_left + _WIDE + through_left + _WIDE
-    top = sheet.begin(wide) + 0.4
+    width = 2 * MARGIN + 0.5 + grid_wide + steps_left + _WIDE + through_left + _WIDE
+    top = sheet.begin(width) + 0.4
     body_high = max(grid_high, len(bars) * _LINE, len(through) * _LINE) + 0.45
     figure = sheet.figure(top + body_high + MARGIN)
     x = MARGIN + 0.5
@@ -60,8 +60,8 @@ def draw(report: Logits | Writers, dpi: float) -> Figure:
 
 def _writers(report: Writers, dpi: float) -> Figure:
     """Draw what pushes up and what pushes down, or the largest parts where none does."""
-    up, down = report.listed("writer")[:_LISTED], report.listed("canceller")[:_LISTED]
-    pushes = [*up, *reversed(down)] or report.listed("")[:_LISTED]
+    raising, lowering = report.listed("writer")[:_LISTED], report.listed("canceller")[:_LISTED]
+    pushes = [*raising, *reversed(lowering)] or report.listed("")[:_LISTED]
     title = f"{model_name(report.source)}: what pushes the answer up, and what down"
     sheet = HeadedFigure(title, [measured(report)], dpi)
     names = [f"{p.part}, {said_of(p.why)}" if p.why and not p.why.fails else p.part for p in pushes]
@@ -72,10 +72,10 @@ def _writers(report: Writers, dpi: float) -> Figure:
     axes = sheet.axes(MARGIN + left, top, 2 * _WIDE, high)
     for number, push in enumerate(pushes):
         interval(axes, (push.mean.low, push.mean.high), number)
-    told = "sure of their sign" if pushes[0].verdict else "none is sure of its sign"
+    caption = "sure of their sign" if pushes[0].verdict else "none is sure of its sign"
     values = [push.mean.value or 0.0 for push in pushes]
     bars = list(zip(names, values, strict=True))
-    _bars(axes, bars, f"logits, mean over texts with 95 % interval; {told}", sheet.families)
+    _bars(axes, bars, f"logits, mean over texts with 95 % interval; {caption}", sheet.families)
     return figure
 
 

@@ -72,35 +72,33 @@ def run(source: Source, inputs: Inputs, question: LogitsSettings) -> Logits:
     """Answer it."""
     if source.no_logits:
         raise ModelError(f"{source.info.model} predicts no words: {source.no_logits}")
-    tokens, own = predicted(inputs), source.readout()
-    readout = own.summed
+    tokens, model_readout = predicted(inputs), source.readout()
+    readout = model_readout.summed
     places = read_positions(source, tokens, question.position, whole_text=False)
-    asked = [
-        None if w is None else one_token(source, w) for w in (question.answer, question.against)
-    ]
-    token, against = asked
+    ids = [None if w is None else one_token(source, w) for w in (question.answer, question.against)]
+    token, against = ids
     watch = StreamWatch(places[-1])
     able = readout.table is not None
     output = source.forward(
         [inputs],
         [watch] if able else (),
-        ForwardRequest(hidden=bool(own.cap), logits=True, states=able, mlps=able),
+        ForwardRequest(hidden=bool(model_readout.cap), logits=True, states=able, mlps=able),
     )
     if output.logits is None:
         raise ModelError(f"{source.info.model} gave no logits")
-    logits = {place: to_numpy(exact(output.logits[0, place])) for place in places}
+    logits = {position: to_numpy(exact(output.logits[0, position])) for position in places}
     last = logits[places[-1]]
     chosen = int(last.argmax()) if token is None else token
     if chosen == against:
         raise UsageError(f"{_text(source, chosen)!r} cannot be compared with itself")
-    wanted = [chosen] if token is not None else []
-    wanted += [] if against is None else [against]
+    named = [chosen] if token is not None else []
+    named += [] if against is None else [against]
     report = Logits(
         source=source.info,
         layout=source.layout,
         tokens=tokens.texts,
         position=places[-1],
-        predictions=tuple(_predictions(source, tokens, logits, question.predictions, wanted)),
+        predictions=tuple(_predictions(source, tokens, logits, question.predictions, named)),
         token=_text(source, chosen),
         against="" if against is None else _text(source, against),
         logit=float(last[chosen] - (0 if against is None else last[against])),
@@ -109,10 +107,10 @@ def run(source: Source, inputs: Inputs, question: LogitsSettings) -> Logits:
     )
     if not able:
         return _without(report, readout, source)
-    if own.cap:
+    if model_readout.cap:
         assert output.hidden is not None
         report = _before_cap(
-            report, readout, own.cap, output.hidden[0, places[-1]], chosen, against
+            report, readout, model_readout.cap, output.hidden[0, places[-1]], chosen, against
         )
     return _split(report, source, output, watch, readout, chosen, against)
 
@@ -125,27 +123,27 @@ def _before_cap(
         f"{report.source.model} caps its logits: each is {cap:g} tanh(x / {cap:g}). The parts add "
         "up to x, the logit before the cap, which ranks words alike."
     )
-    whole = uncapped(readout, final, token, against)
-    return replace(report, uncapped=whole, cap=cap, notes=(*report.notes, note))
+    logit = uncapped(readout, final, token, against)
+    return replace(report, uncapped=logit, cap=cap, notes=(*report.notes, note))
 
 
 def _predictions(
-    source: Source, tokens: Tokens, logits: Mapping[int, Floats], count: int, wanted: Sequence[int]
+    source: Source, tokens: Tokens, logits: Mapping[int, Floats], count: int, named: Sequence[int]
 ) -> Iterator[Prediction]:
     """Get the top words at each position, then those that were asked for, then what does follow."""
     labels = labels_of(source)
     follows = not is_masked(source) and labels is None
-    for place, scores in logits.items():
+    for position, scores in logits.items():
         ids = top(scores, count)
-        marks = dict.fromkeys(wanted, "asked")
-        if follows and place + 1 < len(tokens):
-            marks.setdefault(tokens.ids[place + 1], "next")
+        marks = dict.fromkeys(named, "asked")
+        if follows and position + 1 < len(tokens):
+            marks.setdefault(tokens.ids[position + 1], "next")
         listed = ids + [id_ for id_ in marks if id_ not in ids]
         shares = on_numpy.softmax(scores, None) if labels is None else labels.share(scores)
         for id_, text in zip(listed, answer_texts(source, listed), strict=True):
             rank = int((scores > scores[id_]).sum()) + 1
             logit, share = float(scores[id_]), float(shares[id_])
-            yield Prediction(place, text, id_, logit, share, rank, marks.get(id_, ""))
+            yield Prediction(position, text, id_, logit, share, rank, marks.get(id_, ""))
 
 
 def _split(
@@ -184,8 +182,8 @@ def _split(
         raises, lowers = (answer_texts(source, ids) for ids in ends)
         row, weights, texts = sources[head], watch.weights[head.site][head.index], report.tokens
         places = top(abs(row), SEEN)
-        seen = tuple(Seen(n, texts[n], float(weights[n]), float(row[n])) for n in places)
-        votes.append(HeadAttribution(head, values[head], seen, raises, lowers))
+        sources_read = tuple(Seen(n, texts[n], float(weights[n]), float(row[n])) for n in places)
+        votes.append(HeadAttribution(head, values[head], sources_read, raises, lowers))
     length = len(report.tokens)
     by_token = {
         head: tuple(np.pad(row, (0, length - len(row))).tolist()) for head, row in sources.items()
@@ -266,60 +264,62 @@ def writers(
     prompts, model = prompts_of(texts, lacks, model)
     count = len(prompts)
     words = [[w] * count if w is None or isinstance(w, str) else w for w in (answer, against)]
-    if not count or any(len(some) != count for some in words):
+    if not count or any(len(column) != count for column in words):
         raise UsageError("give texts, and one word for all {} of them or one for each", count)
     source = answering(light(model.load()))
     ready = [source.prepare(replace(prompt, spans=None)) for prompt in prompts]
     cases, notes = distinct(list(zip(ready, *words, strict=True)), list(map(near_copy, ready)))
-    found = [
-        run(source, inputs, LogitsSettings(answer=word, against=other, predictions=1))
-        for inputs, word, other in cases
+    results = [
+        run(source, inputs, LogitsSettings(answer=word, against=competitor, predictions=1))
+        for inputs, word, competitor in cases
     ]
-    if found[0].reason:
-        raise ModelError(f"no sum over heads for {source.info.model}: {found[0].reason}")
-    asked = [
-        Case(inputs, one.position, one.predictions[0].id if word is None else
-             one_token(source, word), None if other is None else one_token(source, other))
-        for one, (inputs, word, other) in zip(found, cases, strict=True)
+    if results[0].reason:
+        raise ModelError(f"no sum over heads for {source.info.model}: {results[0].reason}")
+    studied = [
+        Case(inputs, result.position, result.predictions[0].id if word is None else
+             one_token(source, word), None if competitor is None else one_token(source, competitor))
+        for result, (inputs, word, competitor) in zip(results, cases, strict=True)
     ]  # fmt: skip
-    pushes = explained(source, asked, tuple(_judged(found, source)), found[0].parts)
-    notes += (few_groups(len(found)) or too_few(len(found), len(pushes), "parts") or "",)
+    pushes = explained(source, studied, tuple(_judged(results, source)), results[0].parts)
+    notes += (few_groups(len(results)) or too_few(len(results), len(pushes), "parts") or "",)
     if answer is None:
         notes += ("Each answer is the model's own choice, for which more of its parts push up.",)
-    answers = len({(one.token, one.against) for one in found})
-    if 4 * answers < len(found):
+    answers = len({(result.token, result.against) for result in results})
+    if 4 * answers < len(results):
         notes += (f"The texts have {counted(answers, 'answer')}: others may be written otherwise.",)
-    rest = [sum(p.value for p in one.parts if p.kind not in JUDGED) for one in found]
-    whose = "the next token" if answer is None else "the answer"
+    remainders = [sum(p.value for p in result.parts if p.kind not in JUDGED) for result in results]
+    target = "the next token" if answer is None else "the answer"
+    notes += tuple(dict.fromkeys(note for result in results for note in result.notes))
     return Writers(
-        source=source.info, layout=source.layout, identity=model.identity, texts=len(found),
+        source=source.info, layout=source.layout, identity=model.identity, texts=len(results),
         corpus=fingerprint((inputs.texts, *words) for inputs, *words in cases),
-        notes=tuple(filter(None, (*notes, *dict.fromkeys(n for one in found for n in one.notes)))),
-        of=f"logit of {whose}{'' if against is None else ' minus that of the other word'}",
-        logit=float(np.mean([one.sum for one in found])), rest=float(np.mean(rest)), pushes=pushes,
+        notes=tuple(filter(None, notes)),
+        of=f"logit of {target}{'' if against is None else ' minus that of the other word'}",
+        logit=float(np.mean([result.sum for result in results])), rest=float(np.mean(remainders)),
+        pushes=pushes,
     )  # fmt: skip
 
 
-def _judged(found: Sequence[Logits], source: Source) -> Iterator[Push]:
+def _judged(results: Sequence[Logits], source: Source) -> Iterator[Push]:
     """Judge every head, mixer and MLP over texts, of which none is a copy."""
     heads = iter(source.layout)
-    values = np.array([[p.value for p in one.parts if p.kind in JUDGED] for one in found])
-    sizes = np.array([[sum(abs(p.value) for p in one.parts)] for one in found])  # [n, 1]
-    names = list(map(str, range(len(found))))
-    means = ratios(values, np.ones((len(found), 1)), names, size=sizes, joint=False)
+    values = np.array([[p.value for p in result.parts if p.kind in JUDGED] for result in results])
+    sizes = np.array([[sum(abs(p.value) for p in result.parts)] for result in results])  # [n, 1]
+    names = list(map(str, range(len(results))))
+    means = ratios(values, np.ones((len(results), 1)), names, size=sizes, joint=False)
     above, below = (values > ROUNDING * sizes).sum(0), (values < -ROUNDING * sizes).sum(0)
     p = np.minimum(2 * binomial_below(np.minimum(above, below), above + below), 1.0)
     adjusted = holm(np.where(above + below > 0, p, np.nan))
-    for n, part in enumerate(p for p in found[0].parts if p.kind in JUDGED):
-        mean, low, high = (float(some[n]) for some in (means.value, means.low, means.high))
-        alike, other = (above[n], below[n]) if mean > 0 else (below[n], above[n])
-        sure = adjusted[n] < 1 - LEVEL and alike > other and not low <= 0 <= high
+    for n, part in enumerate(p for p in results[0].parts if p.kind in JUDGED):
+        mean, low, high = (float(bound[n]) for bound in (means.value, means.low, means.high))
+        alike, opposite = (above[n], below[n]) if mean > 0 else (below[n], above[n])
+        sure = adjusted[n] < 1 - LEVEL and alike > opposite and not low <= 0 <= high
         head = next(heads) if part.kind == "head" else None
         yield Push(
             source.layout.name(head) if head else f"{part.name or 'MLP'} {part.layer}",
             part.kind, part.layer, part.head,
             Interval(mean, none_if_nan(low), none_if_nan(high)),
-            float(alike / (alike + other)) if alike + other else None,
+            float(alike / (alike + opposite)) if alike + opposite else None,
             none_if_nan(float(adjusted[n])),
             ("writer" if mean > 0 else "canceller") if sure else "",
         )  # fmt: skip

@@ -129,9 +129,9 @@ class Logits(Renderable, Result):
     reason: str = ""
 
     def __post_init__(self) -> None:
-        own = sum(part.kind == "head" for part in self.parts)
-        if own not in (0, len(self.layout)):
-            raise ValueError(f"parts of {own} heads, and the layout has {len(self.layout)}")
+        count = sum(part.kind == "head" for part in self.parts)
+        if count not in (0, len(self.layout)):
+            raise ValueError(f"parts of {count} heads, and the layout has {len(self.layout)}")
 
     @property
     def whole(self) -> float:
@@ -140,8 +140,8 @@ class Logits(Renderable, Result):
 
     def heads(self) -> dict[Head, float]:
         """Return what every head adds."""
-        own = [part.value for part in self.parts if part.kind == "head"]
-        return dict(zip(self.layout, own, strict=True)) if own else {}
+        values = [part.value for part in self.parts if part.kind == "head"]
+        return dict(zip(self.layout, values, strict=True)) if values else {}
 
     def __repr__(self) -> str:
         votes = ", ".join(f"{self.layout.name(v.head)} {v.value:+.2g}" for v in self.votes[:3])
@@ -265,8 +265,8 @@ class Writers(Renderable, Result):
 
     def listed(self, verdict: str) -> list[Push]:
         """Return the parts of a verdict, the largest first."""
-        some = [push for push in self.pushes if push.verdict == verdict]
-        return sorted(some, key=lambda push: -abs(push.mean.value or 0.0))
+        pushes = [push for push in self.pushes if push.verdict == verdict]
+        return sorted(pushes, key=lambda push: -abs(push.mean.value or 0.0))
 
     def heads(self) -> dict[str, Push]:
         """Every head, by its name."""

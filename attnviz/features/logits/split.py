@@ -39,13 +39,13 @@ class StreamWatch:
 
     def observe(self, rows: Rows) -> None:
         """Copy the query's row, if it is in this block."""
-        place = self.position - rows.start
-        if rows.values is None or not 0 <= place < rows.weights.shape[2]:
+        row = self.position - rows.start
+        if rows.values is None or not 0 <= row < rows.weights.shape[2]:
             return
-        self.weights[rows.site] = _from_first(rows.weights[self.item, :, place], rows.key_start)
+        self.weights[rows.site] = _from_first(rows.weights[self.item, :, row], rows.key_start)
         self.values[rows.site] = _from_first(rows.values[self.item], rows.key_start)
         if rows.passes is not None:
-            self.passes[rows.site] = exact(rows.passes[self.item, :, place])
+            self.passes[rows.site] = exact(rows.passes[self.item, :, row])
 
     def output(self, head: Head) -> Array:
         """Return what attention gives of a head, z [d_v]."""
@@ -63,17 +63,17 @@ def by_source(watch: StreamWatch, site: Site, out: OutputProjection, toward: Dir
     """
     weights, values = watch.weights[site], watch.values[site]
     assert out.weight is not None
-    on, shared = arrays.of(weights), len(weights) // len(values)
-    weight = on.cast(out.weight, on.float32)
-    each = exact(weight @ on.cast(toward.vector, on.float32))  # [H, d_v]
+    lib, shared = arrays.of(weights), len(weights) // len(values)
+    weight = lib.cast(out.weight, lib.float32)
+    along = exact(weight @ lib.cast(toward.vector, lib.float32))  # [H, d_v]
     if site in watch.passes:
-        each = each * watch.passes[site]
+        along = along * watch.passes[site]
     values = values[[head // shared for head in range(len(weights))]]  # [H, S, d_v]
-    through: Array = weights * (values @ each[..., None])[..., 0]
+    through: Array = weights * (values @ along[..., None])[..., 0]
     for head in watch.replaced:
         if head.site == site:
             through[head.index] = 0
-            through[head.index, -1] = watch.output(head) @ each[head.index]
+            through[head.index, -1] = watch.output(head) @ along[head.index]
     return through
 
 
@@ -109,7 +109,7 @@ def carried(output: Output, watch: StreamWatch, readout: Readout) -> Carrying:
     """Return the way of the stream through the layers at the query."""
     return Carrying(
         readout,
-        {layer: some[watch.item, watch.position] for layer, some in output.deviations.items()},
+        {layer: rows[watch.item, watch.position] for layer, rows in output.deviations.items()},
     )
 
 
@@ -120,16 +120,16 @@ def split(
 
     Returns the parts, and [S] by head.
     """
-    place, vector, constant = (watch.item, watch.position), toward.vector, toward.constant
+    query, vector, constant = (watch.item, watch.position), toward.vector, toward.constant
     readout = carrying.readout
 
     def adds(state: Array, layer: int, passed: int | None = None) -> float:
         return float(exact(state) @ carrying.back(vector, layer, passed))
 
-    parts = [LogitPart("embedding", None, None, adds(output.states[0][place], -1))]
+    parts = [LogitPart("embedding", None, None, adds(output.states[0][query], -1))]
     sources: dict[Head, NDArray[np.float64]] = {}
     for layer, mlp in enumerate(output.mlps):
-        before, between = carrying.passed(layer)
+        entering, between = carrying.passed(layer)
         for site in source.layout.sites:
             if site.layer == layer and site in watch.weights:
                 heads, biases = attended(source, site, watch, vector, carrying, sources)
@@ -137,12 +137,12 @@ def split(
         mixer = output.mixers.get(layer)
         if mixer is not None:
             name = readout.mixers[layer]
-            parts.append(LogitPart("mixer", layer, None, adds(mixer[place], layer, before), name))
+            parts.append(LogitPart("mixer", layer, None, adds(mixer[query], layer, entering), name))
         if layer in readout.biases:
             bias = adds(readout.biases[layer], layer)
             parts.append(LogitPart("bias", layer, None, bias))
         if layer not in readout.without_mlp:
-            parts.append(LogitPart("mlp", layer, None, adds(mlp[place], layer, between)))
+            parts.append(LogitPart("mlp", layer, None, adds(mlp[query], layer, between)))
         shift = carrying.shifts(carrying.back(vector, layer), layer)
         if shift is not None:
             parts.append(LogitPart("bias", layer, None, float(shift)))
@@ -176,12 +176,12 @@ def uncapped(readout: Readout, final: Array, token: int, against: int | None) ->
     """Give the logit, or the difference of two, before a cap, from the model's final state, [D]."""
     readout = readout.converted(final)
     assert readout.table is not None
-    each = [
+    logits = [
         float(exact(readout.table[id_]) @ exact(final))
         + (0.0 if readout.bias is None else float(readout.bias[id_]))
         for id_ in ([token] if against is None else [token, against])
     ]
-    return each[0] if against is None else each[0] - each[1]
+    return logits[0] if against is None else logits[0] - logits[1]
 
 
 def check_closed(source: Source, total: float, logit: float) -> None:
@@ -196,6 +196,6 @@ def check_closed(source: Source, total: float, logit: float) -> None:
 
 def _from_first(block: Array, key_start: int) -> Array:
     """Return a copy in float64, with zeros along axis 1 for the keys before the block's first."""
-    on = arrays.of(block)
-    before = on.zeros((len(block), key_start, *block.shape[2:]), block.dtype, block)
-    return exact(on.xp.concatenate([before, block], 1))
+    lib = arrays.of(block)
+    padding = lib.zeros((len(block), key_start, *block.shape[2:]), block.dtype, block)
+    return exact(lib.xp.concatenate([padding, block], 1))

@@ -95,23 +95,26 @@ def explained(
 
     ``parts``: of any text, which all texts have alike.
     """
-    at = {source.layout.name(head): head for head in source.layout}
+    heads = {source.layout.name(head): head for head in source.layout}
     ranked = sorted(pushes, key=lambda push: -abs(push.mean.value or 0.0))
-    up, down = (
-        [at[push.part] for push in ranked if push.part in at and push.verdict == verdict]
+    raising, cancellers = (
+        [heads[push.part] for push in ranked if push.part in heads and push.verdict == verdict]
         for verdict in ("writer", "canceller")
     )
-    tried = [] if labels_of(source) is not None or source.start_kind is None else down[:MOST]
-    if source.no_gates or not (up or tried):
+    tried = [] if labels_of(source) is not None or source.start_kind is None else cancellers[:MOST]
+    if source.no_gates or not (raising or tried):
         return tuple(pushes)
     judged = [n for n, part in enumerate(parts) if part.kind in JUDGED]
-    places = {at[push.part]: n for push, n in zip(pushes, judged, strict=True) if push.part in at}
-    study, name = _Study(source, cases, places, up, tried), source.layout.name
-    why, repairs = {}, {name(head): study.repair(head, pushes, judged) for head in up[:MOST]}
+    places = {
+        heads[push.part]: n for push, n in zip(pushes, judged, strict=True) if push.part in heads
+    }
+    study, name = _Study(source, cases, places, raising, tried), source.layout.name
+    repairs = {name(head): study.repair(head, pushes, judged) for head in raising[:MOST]}
+    reasons = {}
     for number, head in enumerate(tried):
-        writers = tuple(name(writer) for writer in up if writer.layer < head.layer)
-        why[name(head)] = study.suppression(number, head, writers)
-    return tuple(replace(p, why=why.get(p.part), repair=repairs.get(p.part)) for p in pushes)
+        writers = tuple(name(writer) for writer in raising if writer.layer < head.layer)
+        reasons[name(head)] = study.suppression(number, head, writers)
+    return tuple(replace(p, why=reasons.get(p.part), repair=repairs.get(p.part)) for p in pushes)
 
 
 class _Study:
@@ -122,97 +125,99 @@ class _Study:
         source: Source,
         cases: Sequence[Case],
         places: Mapping[Head, int],
-        up: Sequence[Head],
+        writers: Sequence[Head],
         tried: Sequence[Head],
     ) -> None:
-        self._places, self._repaired = places, list(up[:MOST])
-        self._below = {head: [h for h in up if h.layer < head.layer] for head in tried}
-        self._beside = {h: [x for x in source.layout if x.layer < h.layer and x not in up]
+        self._places, self._repaired = places, list(writers[:MOST])
+        self._below = {head: [h for h in writers if h.layer < head.layer] for head in tried}
+        self._beside = {h: [x for x in source.layout if x.layer < h.layer and x not in writers]
                         for h in tried}  # fmt: skip
         outputs = []
         for case in cases:
             run = _runs(source, case, [{}])[0]
             outputs.append({head: to_numpy(run.watch.output(head)) for head in source.layout})
         sums = {head: np.sum([z[head] for z in outputs], 0) for head in source.layout}
-        base, held, scaled, changes, left, read = [], [], [], [], [], []
+        base, held, scaled, changes, remaining, read = [], [], [], [], [], []
         for number, (case, z) in enumerate(zip(cases, outputs, strict=True)):
             sets: list[list[Head]] = [[head] for head in self._repaired]
             ends: list[int | None] = [None] * len(sets)
             for head in tried:
                 sets += [self._below[head], *self._drawn(number, head)]
                 ends += [head.layer + 1] * (1 + DRAWS)
-            others = max(len(cases) - 1, 1)
-            filled = [{h: (sums[h] - z[h]) / others for h in some} for some in sets]
-            one = _runs(source, case, [{}])[0]
-            runs = _runs(source, case, filled, one, ends)
-            alone = [runs.pop(0) for _ in self._repaired]
-            own = [run.values(source).sum() for run in alone]
-            for total, run in zip(own, alone, strict=True):
+            divisor = max(len(cases) - 1, 1)
+            filled = [{h: (sums[h] - z[h]) / divisor for h in group} for group in sets]
+            plain = _runs(source, case, [{}])[0]
+            runs = _runs(source, case, filled, plain, ends)
+            repaired = [runs.pop(0) for _ in self._repaired]
+            totals = [run.values(source).sum() for run in repaired]
+            for total, run in zip(totals, repaired, strict=True):
                 split.check_closed(source, float(total), run.logit)
-            base.append(one.values(source))
-            held.append([run.values(source, one) for run in alone])
-            scaled.append(own - np.sum(held[-1], -1))
-            changes.append([run.logit - one.logit for run in alone])
-            each = 1 + DRAWS
-            left.append([[run.of(source, head, one) for run in runs[n * each : (n + 1) * each]]
-                         for n, head in enumerate(tried)])  # fmt: skip
-            read.append(_readings(source, case, one, tried))
+            base.append(plain.values(source))
+            held.append([run.values(source, plain) for run in repaired])
+            scaled.append(totals - np.sum(held[-1], -1))
+            changes.append([run.logit - plain.logit for run in repaired])
+            group_size = 1 + DRAWS
+            groups = (runs[n : n + group_size] for n in range(0, len(runs), group_size))
+            remaining.append([[run.of(source, head, plain) for run in group]
+                              for head, group in zip(tried, groups, strict=True)])  # fmt: skip
+            read.append(_readings(source, case, plain, tried))
         self._base, self._held = np.array(base), np.array(held)  # [n, P], [n, writers, P]
         self._scaled, self._changes = np.array(scaled), np.array(changes)  # [n, writers]
         # [n, cancellers, 1 + DRAWS] and [n, cancellers, 4]
-        self._left, self._read = np.array(left), np.array(read)
+        self._left, self._read = np.array(remaining), np.array(read)
 
     def _drawn(self, text: int, head: Head) -> list[list[Head]]:
         """Draw as many other heads below a canceller as there are writers, if there are so many."""
-        draw, others = random.Random(f"{text}/{head}"), self._beside[head]
-        count = min(len(self._below[head]), len(others))
-        return [draw.sample(others, count) for _ in range(DRAWS)]
+        draw, candidates = random.Random(f"{text}/{head}"), self._beside[head]
+        count = min(len(self._below[head]), len(candidates))
+        return [draw.sample(candidates, count) for _ in range(DRAWS)]
 
     def repair(self, head: Head, pushes: Sequence[Push], judged: Sequence[int]) -> Repair:
         """Say what changes without a writer; ``judged``: the places of the pushes' parts."""
-        run, own = self._repaired.index(head), self._places[head]
-        others = self._held[:, run] - self._base
-        direct = others[:, own].copy()
-        others[:, own] = 0
+        run, index = self._repaired.index(head), self._places[head]
+        changes = self._held[:, run] - self._base
+        direct = changes[:, index].copy()
+        changes[:, index] = 0
         heads = [n for n, push in zip(judged, pushes, strict=True) if push.kind == "head"]
         mlps = [n for n in judged if n not in heads]
-        scales = self._scaled[:, run] + np.delete(others, judged, 1).sum(1)
-        total, by_kind = self._changes[:, run], [others[:, of].sum(1) for of in (heads, mlps)]
+        scales = self._scaled[:, run] + np.delete(changes, judged, 1).sum(1)
+        total, by_kind = self._changes[:, run], [changes[:, of].sum(1) for of in (heads, mlps)]
         five = [total, direct, *by_kind, scales]
-        sizes, names = abs(self._base).sum(1)[:, None], list(map(str, range(len(others))))
-        columns = np.column_stack([*five, others])
-        found = ratios(columns, np.ones((len(others), 1)), names, size=sizes, joint=False)
-        ends = zip(found.value, found.low, found.high, strict=True)
-        each = [Interval(float(v), none_if_nan(low), none_if_nan(high)) for v, low, high in ends]
+        sizes, names = abs(self._base).sum(1)[:, None], list(map(str, range(len(changes))))
+        columns = np.column_stack([*five, changes])
+        estimates = ratios(columns, np.ones((len(changes), 1)), names, size=sizes, joint=False)
+        ends = zip(estimates.value, estimates.low, estimates.high, strict=True)
+        values = [Interval(float(v), none_if_nan(low), none_if_nan(high)) for v, low, high in ends]
         changed = zip(pushes, judged, strict=True)
-        after = [(p, n) for p, n in changed if (p.layer, p.kind != "head") > (head.layer, False)]
-        by_part = {push.part: each[5 + n] for push, n in after}
-        lost, by_itself, by_heads, by_mlps, by_scales = each[:5]
-        rest = float((total - sum(five[1:])).mean())
-        return Repair(lost, by_itself, by_heads, by_mlps, by_scales, rest, by_part)
+        later = [(p, n) for p, n in changed if (p.layer, p.kind != "head") > (head.layer, False)]
+        by_part = {push.part: values[5 + n] for push, n in later}
+        lost, by_itself, by_heads, by_mlps, by_scales = values[:5]
+        remainder = float((total - sum(five[1:])).mean())
+        return Repair(lost, by_itself, by_heads, by_mlps, by_scales, remainder, by_part)
 
     def suppression(self, number: int, head: Head, writers: tuple[str, ...]) -> Suppression:
         """Try a canceller: what it reads and lowers where it pushes down, and whether that goes."""
         push, read = self._base[:, self._places[head]], self._read[:, number]
         read = read[push < 0]
-        known, other, lowered, less = (
+        predicted, predicted_null, lowered, lowered_null = (
             Interval(*share_between(float(hits), len(read))) for hits in read.sum(0)
         )
-        drawn, surely = self._drawn(0, head)[0], False
-        gone = control = Interval(None)
-        if writers and drawn:
-            left, at_random = self._left[:, number, 0], self._left[:, number, 1:].mean(1)
-            gone, control = _gone(left, push), _gone(at_random, push)
-            surely = fieller(at_random - left, push)[0] > 0
+        controls, surely = self._drawn(0, head)[0], False
+        removed = control = Interval(None)
+        if writers and controls:
+            remaining, at_random = self._left[:, number, 0], self._left[:, number, 1:].mean(1)
+            removed, control = _gone(remaining, push), _gone(at_random, push)
+            surely = fieller(at_random - remaining, push)[0] > 0
         holds = {
-            "reading": _above(known, other),
-            "lowering": _above(lowered, less),
-            "path": (gone.value or 0) >= ENOUGH and surely,
+            "reading": _above(predicted, predicted_null),
+            "lowering": _above(lowered, lowered_null),
+            "path": (removed.value or 0) >= ENOUGH and surely,
         }
-        fails = tuple(name for name, so in holds.items() if not so)
+        fails = tuple(name for name, met in holds.items() if not met)
         return Suppression(
-            len(read), known, other, lowered, less, gone, control, writers, len(drawn), fails
-        )
+            len(read), predicted, predicted_null, lowered, lowered_null, removed, control, writers,
+            len(controls), fails,
+        )  # fmt: skip
 
 
 def _above(share: Interval, null: Interval) -> bool:
@@ -220,10 +225,11 @@ def _above(share: Interval, null: Interval) -> bool:
     return (share.value or 0) >= ENOUGH and (share.low or 0) > (null.high or 0)
 
 
-def _gone(left: Floats, push: Floats) -> Interval:
+def _gone(remaining: Floats, push: Floats) -> Interval:
     """How much of a push is gone where so much is left, in all texts together."""
-    low, high = fieller(left, push)
-    return Interval(1 - float(left.sum() / push.sum()), none_if_nan(1 - high), none_if_nan(1 - low))
+    low, high = fieller(remaining, push)
+    share = float(remaining.sum() / push.sum())
+    return Interval(1 - share, none_if_nan(1 - high), none_if_nan(1 - low))
 
 
 def _runs(
@@ -251,28 +257,28 @@ def _runs(
             assert base is not None
             runs |= dict.fromkeys(numbers, base)
             continue
-        some = [replaced[number] for number in numbers]
+        group = [replaced[number] for number in numbers]
         watches = [
             split.StreamWatch(case.position, item, {h: arrays.array(z) for h, z in run.items()})
-            for item, run in enumerate(some)
+            for item, run in enumerate(group)
         ]
         start = None if base is None or not late else Start(first, base.output.states[first], end)
         request = ForwardRequest(
-            donors=_donors(source, case, some), hidden=cap and end is None,
+            donors=_donors(source, case, group), hidden=cap and end is None,
             logits=not cap and end is None, logits_at=None if cap else (case.position,),
             states=True, mlps=True, start=start,
         )  # fmt: skip
-        output = source.forward([case.inputs] * len(some), watches, request)
+        output = source.forward([case.inputs] * len(group), watches, request)
         for number, watch in zip(numbers, watches, strict=True):
-            own = _item(output, watch)
+            run_again = _item(output, watch)
             if start is not None:
                 assert base is not None
-                own = _onward(base, own, watch, start.layer)
+                run_again = _onward(base, run_again, watch, start.layer)
             if end is None:
-                runs[number] = _finished(source, case, own, watch)
+                runs[number] = _finished(source, case, run_again, watch)
             else:
                 assert base is not None
-                runs[number] = replace(base, output=own, watch=watch)
+                runs[number] = replace(base, output=run_again, watch=watch)
     return [runs[number] for number in range(len(replaced))]
 
 
@@ -281,28 +287,28 @@ def _item(output: Output, watch: split.StreamWatch) -> Output:
     rows = slice(watch.item, watch.item + 1)
     watch.item = 0
     hidden, logits = (None if x is None else x[rows] for x in (output.hidden, output.logits))
-    states, mlps = (tuple(x[rows] for x in each) for each in (output.states, output.mlps))
+    states, mlps = (tuple(x[rows] for x in part) for part in (output.states, output.mlps))
     mixers, deviations = (
-        {layer: x[rows] for layer, x in each.items()} for each in (output.mixers, output.deviations)
+        {layer: x[rows] for layer, x in part.items()} for part in (output.mixers, output.deviations)
     )
     return Output(hidden, logits, states, mlps, None, mixers, deviations)
 
 
-def _onward(base: _Run, own: Output, watch: split.StreamWatch, layer: int) -> Output:
+def _onward(base: _Run, rerun: Output, watch: split.StreamWatch, layer: int) -> Output:
     """Put what was run again from a layer on behind what was as it is."""
-    before = base.output
-    for kept, below in (
+    unchanged = base.output
+    for stored, below in (
         (watch.weights, base.watch.weights),
         (watch.values, base.watch.values),
         (watch.passes, base.watch.passes),
     ):
-        kept |= {site: x for site, x in below.items() if site.layer < layer}
+        stored |= {site: x for site, x in below.items() if site.layer < layer}
     return replace(
-        own,
-        states=(*before.states[:layer], *own.states),
-        mlps=(*before.mlps[:layer], *own.mlps),
-        mixers={**before.mixers, **own.mixers},
-        deviations={**before.deviations, **own.deviations},
+        rerun,
+        states=(*unchanged.states[:layer], *rerun.states),
+        mlps=(*unchanged.mlps[:layer], *rerun.mlps),
+        mixers={**unchanged.mixers, **rerun.mixers},
+        deviations={**unchanged.deviations, **rerun.deviations},
     )
 
 
@@ -315,8 +321,8 @@ def _finished(source: Source, case: Case, output: Output, watch: split.StreamWat
         final = output.hidden[0, case.position]
         logit = split.uncapped(readout, final, case.token, case.against)
     else:
-        each = exact(output.logits[0, 0])
-        logit = float(each[case.token] - (0 if case.against is None else each[case.against]))
+        logits = exact(output.logits[0, 0])
+        logit = float(logits[case.token] - (0 if case.against is None else logits[case.against]))
     toward = direction(readout, stream, case.token, case.against)
     return _Run(output, watch, toward, split.carried(output, watch, readout), logit)
 
@@ -339,12 +345,12 @@ def _donors(
     return by_site or None
 
 
-def _readings(source: Source, case: Case, one: _Run, heads: Sequence[Head]) -> list[list[float]]:
+def _readings(source: Source, case: Case, run: _Run, heads: Sequence[Head]) -> list[list[float]]:
     """Of each head [4]: is what it reads predicted, how often are others; lowered, and others."""
     layers = sorted({head.layer for head in heads})
     if not layers:
         return []
-    states = [one.output.states[layer] for layer in layers]
+    states = [run.output.states[layer] for layer in layers]
     start = Start(
         max(map(source.layout.layers, source.layout.kinds)),
         arrays.of(states[0]).xp.concatenate(states),
@@ -354,23 +360,23 @@ def _readings(source: Source, case: Case, one: _Run, heads: Sequence[Head]) -> l
     assert logits is not None
     lens = dict(zip(layers, to_numpy(exact(logits[:, 0])), strict=True))
     tokens = predicted(case.inputs)
-    seen = {tokens.ids[n] for n in range(case.position + 1) if not tokens.special[n]}
-    found = []
+    ids_read = {tokens.ids[n] for n in range(case.position + 1) if not tokens.special[n]}
+    shares = []
     for head in heads:
-        place, rises = _read(source, case, one, head)
-        ids = [tokens.ids[place], *sorted(seen - {tokens.ids[place]})]
+        position, rises = _read(source, case, run, head)
+        ids = [tokens.ids[position], *sorted(ids_read - {tokens.ids[position]})]
         among: list[float] = []
         for scores in (lens[head.layer], -rises):
             few = max(1, min(FIRST, len(scores) // 100))
-            first, *rest = [(scores >= scores[n]).sum() <= few for n in ids]
-            among += [float(first), float(np.mean(rest)) if rest else 0.0]
-        found.append(among)
-    return found
+            first, *controls = [(scores >= scores[n]).sum() <= few for n in ids]
+            among += [float(first), float(np.mean(controls)) if controls else 0.0]
+        shares.append(among)
+    return shares
 
 
-def _read(source: Source, case: Case, one: _Run, head: Head) -> tuple[int, Floats]:
+def _read(source: Source, case: Case, run: _Run, head: Head) -> tuple[int, Floats]:
     """Where a head reads most, and what that adds to every logit, [V]."""
-    watch, site, carrying = one.watch, head.site, one.carrying
+    watch, site, carrying = run.watch, head.site, run.carrying
     weights, values = watch.weights[site], watch.values[site]
     out = source.output(site).moved_to(weights)
     assert out.weight is not None
@@ -379,10 +385,10 @@ def _read(source: Source, case: Case, one: _Run, head: Head) -> tuple[int, Float
         read = read * watch.passes[site][head.index]
     moved = read @ exact(out.weight[head.index])  # [S, D]
     sizes = to_numpy(weights[head.index] * arrays.norm(moved))
-    place = int(sizes[: case.position + 1].argmax())
-    wrote: Array = moved[place] * split.behind(watch, site, out, carrying)
+    position = int(sizes[: case.position + 1].argmax())
+    wrote: Array = moved[position] * split.behind(watch, site, out, carrying)
     if carrying.readout.over:
         wrote = carrying.onward(wrote, site.layer, carrying.passed(site.layer)[0])
-    stream = one.output.states[-1][0, case.position]
+    stream = run.output.states[-1][0, case.position]
     rises: Floats = to_numpy(exact(words(carrying.readout, stream, wrote[None])))[0]
-    return place, rises
+    return position, rises

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -24,7 +24,7 @@ from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.source import Source
 from attnviz.core.split import HALVES, NO_VALUES, Values, sides_by_name
 from attnviz.errors import InputError, UsageError
-from attnviz.features.patch import judge, paths
+from attnviz.features.patch import paths, shares
 from attnviz.features.patch import result as records
 from attnviz.features.patch.measure import Floats, PatchPlan, PatchSums
 from attnviz.features.patch.pairs import PreparedPair
@@ -123,7 +123,7 @@ def eliminated(
     members = list(heads)
     off = _off(faithful([members])[0])
     while len(members) > max(size or 1, 1):
-        fewer = [[other for other in members if other != head] for head in members]
+        fewer = [[member for member in members if member != head] for head in members]
         shares = [_off(share) for share in faithful(fewer)]
         # of equal ones the last of the ranking goes
         best = min(range(len(members)), key=lambda n: (round(shares[n], 9), -n))
@@ -175,19 +175,22 @@ def resampled(
     changes: Floats, gaps: Floats, names: Sequence[str], layout: Layout, size: int, seed: int
 ) -> list[frozenset[Head]]:
     """Return the circuits of resamples of the clusters, of the same size."""
-    clusters = list(dict.fromkeys(names))
-    rows = {name: [n for n, own in enumerate(names) if own == name] for name in clusters}
-    draw, circuits = random.Random(f"{seed}/resamples"), []
-    for _ in range(RESAMPLES):
-        some = [n for name in draw.choices(clusters, k=len(clusters)) for n in rows[name]]
-        circuits.append(frozenset(ranked(changes[some], gaps[some], layout)[:size]))
-    return circuits
+    samples = _resamples(names, seed, RESAMPLES)
+    return [frozenset(ranked(changes[rows], gaps[rows], layout)[:size]) for rows in samples]
 
 
-def jaccard(heads: Collection[Head], others: Sequence[Collection[Head]]) -> float:
+def _resamples(names: Sequence[str], seed: int, count: int) -> Iterator[list[int]]:
+    """Draw clusters as often as there are some, and give the pairs that these have."""
+    clusters, draw = list(dict.fromkeys(names)), random.Random(f"{seed}/resamples")
+    rows = {name: [n for n, cluster in enumerate(names) if cluster == name] for name in clusters}
+    for _ in range(count):
+        yield [n for name in draw.choices(clusters, k=len(clusters)) for n in rows[name]]
+
+
+def jaccard(heads: Collection[Head], circuits: Sequence[Collection[Head]]) -> float:
     """Mean of |A ∩ B| / |A ∪ B|."""
     mine = set(heads)
-    return float(np.mean([len(mine & set(other)) / len(mine | set(other)) for other in others]))
+    return float(np.mean([len(mine & set(c)) / len(mine | set(c)) for c in circuits]))
 
 
 def strong_links(
@@ -200,13 +203,11 @@ def strong_links(
     seed: int,
 ) -> dict[Path, float]:
     """List edges of a share of ``least`` or more, by ``changes`` [pairs, 2, paths] and ``gaps``."""
-    clusters = list(dict.fromkeys(names))
-    rows = {name: [n for n, own in enumerate(names) if own == name] for name in clusters}
-    draw, often = random.Random(f"{seed}/resamples"), np.zeros(len(paths))
-    for members in circuits:
-        some = [n for name in draw.choices(clusters, k=len(clusters)) for n in rows[name]]
-        there = np.array([path.sender in members and _into(path, members) for path in paths])
-        often += there & (importance(changes[some], gaps[some]) >= least)
+    often = np.zeros(len(paths))
+    samples = _resamples(names, seed, len(circuits))
+    for members, rows in zip(circuits, samples, strict=True):
+        inside = np.array([path.sender in members and _into(path, members) for path in paths])
+        often += inside & (importance(changes[rows], gaps[rows]) >= least)
     size = importance(changes, gaps)
     return {
         path: float(often[n] / len(circuits)) for n, path in enumerate(paths) if size[n] >= least
@@ -249,32 +250,32 @@ class Search:
                 len(layout),
                 circuit=self.size,
             )
-        names = judge.clusters(self.pairs)
+        names = shares.clusters(self.pairs)
         split = halves(names, seed, self.split, self.values)
         found_names = [names[n] for n in split.search]
         judged_names = [names[n] for n in split.judged]
         first = self._pairs(split.search)
         unpatched = self._sets(split.search, [])
-        judge.gap(unpatched, found_names, self.plan.metric, self.source)
+        shares.gap(unpatched, found_names, self.plan.metric, self.source)
         self._done(unpatched, found_names)
         self._done(self._sets(split.judged, []), judged_names)
-        alone = self.measure(replace(self.plan, pairs=first), "heads")
-        changes, gaps = judge.moved(alone, records.DIRECTIONS)
+        singles = self.measure(replace(self.plan, pairs=first), "heads")
+        changes, gaps = shares.moved(singles, records.DIRECTIONS)
         order = ranked(changes, gaps, layout)
-        most = min(CURVE, len(order)) if self.size is None else max(
+        limit = min(CURVE, len(order)) if self.size is None else max(
             min(CURVE, len(order)), self.size
         )  # fmt: skip
-        sets = [corrupted_outside(order[:n], layout) for n in range(most + 1)]
+        sets = [corrupted_outside(order[:n], layout) for n in range(limit + 1)]
         curve_found = [share.share for share in self._faithful(split.search, sets, found_names)]
         size, enough = self._size(curve_found)
         members = order[:size]
-        greedy = self._eliminated(split.search, order[: min(most, max(2 * size, 8))], found_names)
+        greedy = self._eliminated(split.search, order[: min(limit, max(2 * size, 8))], found_names)
         scores, (full, empty) = self._judged(split, members, sets, greedy, judged_names)
         means, means_over = self._means(first)
         by_mean = self._by_mean(split, members, judged_names, means)
         circuits = resampled(changes, gaps, found_names, layout, size, seed)
         edges = self._links(split, members, circuits, found_names, judged_names)
-        effects = judge.effects(self.plan.trials, alone, records.DIRECTIONS, found_names)
+        effects = shares.effects(self.plan.trials, singles, records.DIRECTIONS, found_names)
         single = {
             head: (effect.denoise.share, effect.noise.share)
             for head, effect in zip(layout, effects, strict=True)
@@ -285,11 +286,11 @@ class Search:
             records.Size(n, None if not n else order[n - 1], share, curve_found[n])
             for n, share in enumerate(scores["curve"])
         ]
-        found = records.Circuit(
+        circuit = records.Circuit(
             members=tuple(
                 records.Member(
                     head, *single[head], scores["minimal"][n],
-                    sum(head in other for other in circuits) / len(circuits),
+                    sum(head in resample for resample in circuits) / len(circuits),
                     roles.get(head, ""), patterns.get(head, ()),
                 )
                 for n, head in enumerate(members)
@@ -317,24 +318,24 @@ class Search:
             overlap=jaccard(members, circuits),
             means=means_over,
         )  # fmt: skip
-        return found, alone, effects
+        return circuit, singles, effects
 
     def _pairs(self, numbers: Sequence[int]) -> tuple[PreparedPair, ...]:
         """Return some of the pairs, numbered anew."""
-        return tuple(replace(self.pairs[n], number=place) for place, n in enumerate(numbers))
+        return tuple(replace(self.pairs[n], number=number) for number, n in enumerate(numbers))
 
     def _done(self, measured: Sequence[PatchSums], names: Sequence[str]) -> None:
         """Raise InputError where the model does not do the task on these pairs."""
         plan = self.plan
         held = all(pair.against is not None for pair in plan.pairs)
-        score = judge.baseline(measured, names, plan.metric, 0, held=held)
-        if why := not_done(score, plan.metric.name):
+        score = shares.baseline(measured, names, plan.metric, 0, held=held)
+        if reason := not_done(score, plan.metric.name):
             raise InputError(
                 "there is no circuit to find: {} does not do this task on {} of its pairs ({}); "
                 "take another {task}, or pairs that it answers",
                 self.source.info.model,
                 len(measured),
-                why,
+                reason,
                 task=...,
             )
 
@@ -352,8 +353,8 @@ class Search:
         layout = self.source.layout
 
         def faithful(sets: Sequence[Sequence[Head]]) -> list[float]:
-            every = [corrupted_outside(heads, layout) for heads in ([], *sets)]
-            return [share.share for share in self._faithful(numbers, every, names)[1:]]
+            patchings = [corrupted_outside(heads, layout) for heads in ([], *sets)]
+            return [share.share for share in self._faithful(numbers, patchings, names)[1:]]
 
         return eliminated(heads, faithful, self.faithful, self.size)
 
@@ -407,8 +408,8 @@ class Search:
             "complete": [corrupted(members)],
             "greedy": [corrupted_outside(greedy, layout)],
         } | {
-            name: [corrupted_outside(some, layout) for some in drawn]
-            for name, drawn in (
+            name: [corrupted_outside(draw, layout) for draw in draws]
+            for name, draws in (
                 ("random", random_sets(size, heads, self.seed)),
                 ("outside", random_sets(size, outside, self.seed)),
                 ("minimal", fewer),
@@ -436,27 +437,27 @@ class Search:
     ) -> list[tuple[records.PathEffect, float]]:
         """Edges between members, chosen on one half and measured on the other."""
         layout, between = self.source.layout, set(members)
-        every = tuple(
+        tried = tuple(
             path
             for path in paths.every_path(layout, self.shared)
             if path.sender in between and (not path.receivers or between & set(path.receivers))
         )
-        plan = replace(self.plan, trials=(), paths=every, mlps="free")
+        plan = replace(self.plan, trials=(), paths=tried, mlps="free")
         measured = self.measure(replace(plan, pairs=self._pairs(split.search)), "edges")
-        changes, gaps = judge.moved(measured, records.DIRECTIONS)
-        chosen = strong_links(every, changes, gaps, found_names, circuits, self.least, self.seed)
+        changes, gaps = shares.moved(measured, records.DIRECTIONS)
+        chosen = strong_links(tried, changes, gaps, found_names, circuits, self.least, self.seed)
         if not chosen:
             return []
         links: tuple[Path, ...] = tuple(chosen)
         plan = replace(plan, paths=links, pairs=self._pairs(split.judged))
-        again = self.measure(plan, "edges")
-        edges = judge.edges(links, again, records.DIRECTIONS, judged_names, {})
+        judged = self.measure(plan, "edges")
+        edges = shares.edges(links, judged, records.DIRECTIONS, judged_names, {})
         return list(zip(edges, chosen.values(), strict=True))
 
     def _means(self, pairs: Sequence[PreparedPair]) -> tuple[dict[Site, Floats], str]:
         """Mean outputs [T, H, d_v] over clean and corrupted prompts, and what they are over."""
         longest = max(max(pair.lengths) for pair in self.pairs)
-        same = {length for pair in self.pairs for length in pair.lengths} == {longest}
+        aligned = {length for pair in self.pairs for length in pair.lengths} == {longest}
         sums: dict[Site, Floats] = {}
         count = 0
         for numbers in batches(pairs, self.plan.tokens):
@@ -466,14 +467,14 @@ class Search:
                 observe(self.source, batch, activations)
                 for site, z in activations.values["z"].items():
                     total = arrays.doubles(z).sum(0).swapaxes(0, 1)  # [T, H, d_v]
-                    total = total if same else total.sum(0, keepdims=True)
+                    total = total if aligned else total.sum(0, keepdims=True)
                     sums[site] = sums[site] + total if site in sums else total
-                count += len(batch) * (1 if same else batch[0].length)
+                count += len(batch) * (1 if aligned else batch[0].length)
         means = {
             site: np.broadcast_to(values / count, (longest, *values.shape[1:]))
             for site, values in sums.items()
         }
-        return means, "positions" if same else "tokens"
+        return means, "positions" if aligned else "tokens"
 
     def _described(
         self, pairs: Sequence[PreparedPair], members: Sequence[Head]
@@ -484,11 +485,11 @@ class Search:
         roles = {
             scored.head: scored.does.name for scored in observer.result() if scored.does is not None
         }
-        shown = self.pairs[0].clean
-        if shown.length > LONGEST:
+        example = self.pairs[0].clean
+        if example.length > LONGEST:
             return roles, {}
         activations = Activations(["pattern"], {head.site for head in members})
-        observe(self.source, [shown], activations)
+        observe(self.source, [example], activations)
         maps = activations.values["pattern"]
         return roles, {
             head: tuple(

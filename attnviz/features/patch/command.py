@@ -47,7 +47,7 @@ _OF_ONE = ("answer", "against", "target", "span")  # options of a single pair
 
 @command
 def patch(
-    given: PairOptions,
+    options: PairOptions,
     settings: PatchSettings,
     model: ModelSettings,
     table: TableOptions,
@@ -69,25 +69,25 @@ def patch(
 
     output.check_written(Patch)
     _check_forms(output, settings)
-    pairs: Pair | str | None = given.pairs
-    if given.corrupted is not None:
-        if given.answer is None:
+    pairs: Pair | str | None = options.pairs
+    if options.corrupted is not None:
+        if options.answer is None:
             raise UsageError("two texts need the expected next token of the first: {answer}",
                              answer=...)  # fmt: skip
         pairs = Pair(
-            given.pairs or "",
-            given.corrupted,
-            given.answer,
-            given.against,
-            given.target,
-            spans=named_spans(given.span),
+            options.pairs or "",
+            options.corrupted,
+            options.answer,
+            options.against,
+            options.target,
+            spans=named_spans(options.span),
         )
-    elif alone := [name for name in _OF_ONE if getattr(given, name) is not None]:
+    elif unfit := [name for name in _OF_ONE if getattr(options, name) is not None]:
         raise UsageError(
             "{} is of one pair; give the clean and the corrupted text, or name it in the file",
-            Setting(alone[0]),
+            Setting(unfit[0]),
         )
-    elif given.pairs and " " in given.pairs.strip() and not os.path.exists(given.pairs):
+    elif options.pairs and " " in options.pairs.strip() and not os.path.exists(options.pairs):
         raise UsageError("a clean text needs a corrupted one, and {answer}", answer=...)
     with Stages(output.quiet) as stages:
         result = function.patch(pairs, progress=stages.show, settings=settings, model=model)

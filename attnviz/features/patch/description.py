@@ -51,8 +51,8 @@ def parts(result: Patch, top: int | None = None) -> Iterator[RenderableType]:
     elif result.edges:
         yield edges_table(result, result.strongest()[: top or len(result.edges)])
     else:
-        most = 20 if result.by == "position" else len(result.effects)
-        yield table(result, result.ranked()[: top or most])
+        limit = 20 if result.by == "position" else len(result.effects)
+        yield table(result, result.ranked()[: top or limit])
     yield ""
     yield Text(_hyphens(words.quote(result)))
     yield ""
@@ -81,17 +81,17 @@ class PatchGrid:
         if result.by == "position":
             yield from self._by_position(console, options, end)
         else:
-            alone: dict[Head, float] = {
+            shares: dict[Head, float] = {
                 effect.heads[0]: share.share
                 for effect in result.effects
                 if len(effect.heads) == 1 and (share := effect.of(direction)) is not None
             }
-            if len(alone) < 2:
+            if len(shares) < 2:
                 return
-            yield signed_grid(result.layout, alone, end, 1)
+            yield signed_grid(result.layout, shares, end, 1)
         scale = f"; full colour at {end:.2g}" if coloured(console) else ""
-        said = f"share {_VERBS[direction]} ({words.TOWARDS[direction]}){scale}"
-        yield Text(signs(said, options.ascii_only), "dim")
+        caption = f"share {_VERBS[direction]} ({words.TOWARDS[direction]}){scale}"
+        yield Text(signs(caption, options.ascii_only), "dim")
         yield Text("")
 
     def _by_position(
@@ -103,19 +103,21 @@ class PatchGrid:
                   words.tokens(result, direction)]  # fmt: skip
         names, values = cells(result, direction)
         large = {name for (name, _), value in values.items() if abs(value) >= _LEAST}
-        shown = [name for name in strongest(names, values, _ROWS) if name in large]
-        if not shown:
+        listed = [name for name in strongest(names, values, _ROWS) if name in large]
+        if not listed:
             return
-        wide = max(map(cell_len, shown))
-        fitting = max((options.max_width - wide - 1) // (_CELL + 1), 1)
+        width = max(map(cell_len, listed))
+        fitting = max((options.max_width - width - 1) // (_CELL + 1), 1)
         for first in range(0, len(tokens), fitting):
             columns = range(first, min(first + fitting, len(tokens)))
             for label in ([str(n) for n in columns], [tokens[n][:_CELL] for n in columns]):
-                yield Text(" " * (wide + 1) + " ".join(f"{text:^{_CELL}}" for text in label), "dim")
-            for name in shown:
-                line = Text(f"{name:<{wide}} ", no_wrap=True)
-                for place in columns:
-                    value = values[name, place]
+                yield Text(
+                    " " * (width + 1) + " ".join(f"{text:^{_CELL}}" for text in label), "dim"
+                )
+            for name in listed:
+                line = Text(f"{name:<{width}} ", no_wrap=True)
+                for column in columns:
+                    value = values[name, column]
                     style = Style()
                     if coloured(console):
                         style = on_terminal(value, end, 1)
@@ -124,12 +126,12 @@ class PatchGrid:
                     line.append(" ")
                 yield line
             yield Text("")
-        if len(shown) < len(names):
-            said = (
-                f"{len(shown)} of {len(names)} {words.nouns(result)}: those with the largest "
+        if len(listed) < len(names):
+            caption = (
+                f"{len(listed)} of {len(names)} {words.nouns(result)}: those with the largest "
                 f"shares, from {_LEAST} on"
             )
-            yield Text(said, "dim")
+            yield Text(caption, "dim")
 
 
 def cells(result: Patch, direction: Direction) -> tuple[list[str], dict[tuple[str, int], float]]:
@@ -155,27 +157,27 @@ def strongest(
 
 def table(result: Patch, effects: Sequence[PatchEffect]) -> RenderableType:
     """One line for each effect: its shares, their intervals, and the raw change."""
-    made, tail = _table(result, effects, "patched", ["position"] * (result.by == "position"))
+    grid, tail = _table(result, effects, "patched", ["position"] * (result.by == "position"))
     for effect in effects:
         row = [visible(effect.name)]
         if result.by == "position":
             row.append(words.place(result, effect.position or 0).removeprefix("position "))
-        made.add_row(*map(Text, map(_hyphens, row + tail(effect))), style=_style(effect))
-    return made
+        grid.add_row(*map(Text, map(_hyphens, row + tail(effect))), style=_style(effect))
+    return grid
 
 
 def edges_table(result: Patch, edges: Sequence[PathEffect]) -> RenderableType:
     """One line for each path."""
-    made, tail = _table(result, edges, "path", [])
+    grid, tail = _table(result, edges, "path", [])
     for edge in edges:
         row = [edge.name(result.layout), *tail(edge)]
-        made.add_row(*map(Text, map(_hyphens, row)), style=_style(edge))
-    return made
+        grid.add_row(*map(Text, map(_hyphens, row)), style=_style(edge))
+    return grid
 
 
 def members_table(result: Patch, circuit: Circuit) -> RenderableType:
     """One line for each head of a circuit."""
-    made = table_of("head", "does", ">restored", ">removed", ">minimality", ">95 %",
+    grid = table_of("head", "does", ">restored", ">removed", ">minimality", ">95 %",
                     ">in resamples", no_wrap=True)  # fmt: skip
     for member in circuit.members:
         row = [
@@ -183,28 +185,28 @@ def members_table(result: Patch, circuit: Circuit) -> RenderableType:
             signed(member.noise, 3, 3), words.share(member.minimal),
             words.interval(member.minimal, joint=False), words.percent(member.often),
         ]  # fmt: skip
-        made.add_row(*map(_hyphens, row))
-    return made
+        grid.add_row(*map(_hyphens, row))
+    return grid
 
 
 def links_table(result: Patch, circuit: Circuit, top: int | None) -> RenderableType:
     """One line for each edge of a circuit."""
     joint = any(link.edge.first.joint_low is not None for link in circuit.links)
-    known = ">typical, joint 95 %" if joint else ">95 %"
-    made = table_of("edge", "", ">restored", known, ">removed", known, ">in resamples",
+    interval = ">typical, joint 95 %" if joint else ">95 %"
+    grid = table_of("edge", "", ">restored", interval, ">removed", interval, ">in resamples",
                     no_wrap=True)  # fmt: skip
     for link in circuit.links[:top]:
         edge = link.edge
         row = [edge.name(result.layout), ""]
         for share in (edge.denoise, edge.noise):
             row += [words.share(share), words.interval(share, joint=joint)]
-        made.add_row(*map(_hyphens, row), words.percent(link.often))
-    return made
+        grid.add_row(*map(_hyphens, row), words.percent(link.often))
+    return grid
 
 
 def curve_table(result: Patch, circuit: Circuit) -> RenderableType:
     """Faithfulness by size; random circuits beside the circuit's own."""
-    made = table_of("heads", "last", ">faithful", ">95 %", ">where found", ">random circuits",
+    grid = table_of("heads", "last", ">faithful", ">95 %", ">where found", ">random circuits",
                     no_wrap=True)  # fmt: skip
     size = len(circuit.members)
     for point in circuit.curve[: size + 4]:
@@ -212,48 +214,48 @@ def curve_table(result: Patch, circuit: Circuit) -> RenderableType:
         if point.heads == size:
             beside = f"{words.mean(circuit.random):.2f}, at most {max(circuit.random):.2f}"
         last = "" if point.head is None else result.layout.name(point.head)
-        known = words.interval(point.faithful, joint=False) if point.heads else ""
-        made.add_row(str(point.heads), last, f"{point.faithful.share:.3f}", _hyphens(known),
+        interval = words.interval(point.faithful, joint=False) if point.heads else ""
+        grid.add_row(str(point.heads), last, f"{point.faithful.share:.3f}", _hyphens(interval),
                      f"{point.found:.3f}", beside,
                      style="bold" if point.heads == size else "")  # fmt: skip
-    return made
+    return grid
 
 
 def _table(
-    result: Patch, shown: Sequence[PatchEffect | PathEffect], title: str, more: Sequence[str]
+    result: Patch, effects: Sequence[PatchEffect | PathEffect], title: str, columns: Sequence[str]
 ) -> tuple[Table, Callable[[PatchEffect | PathEffect], list[str]]]:
     """Return an empty table with its columns, and what stands in those of figures."""
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
-    made.add_column(title, overflow="fold")
-    for name in more:
-        made.add_column(name, no_wrap=True)
-    joint = any(effect.first.joint_low is not None for effect in shown)
-    known = any(effect.first.low is not None for effect in shown)
-    guessed = any(effect.estimate is not None for effect in shown)
-    counts = any(words.often(effect.first) for effect in shown)
+    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
+    grid.add_column(title, overflow="fold")
+    for name in columns:
+        grid.add_column(name, no_wrap=True)
+    joint = any(effect.first.joint_low is not None for effect in effects)
+    intervals = any(effect.first.low is not None for effect in effects)
+    guessed = any(effect.estimate is not None for effect in effects)
+    counts = any(words.often(effect.first) for effect in effects)
     for direction in result.directions:
-        made.add_column(_VERBS[direction], justify="right", no_wrap=True)
-        if known:
-            made.add_column(
+        grid.add_column(_VERBS[direction], justify="right", no_wrap=True)
+        if intervals:
+            grid.add_column(
                 "typical, joint 95 %" if joint else "95 %", justify="right", no_wrap=True
             )
     if counts:
-        made.add_column(f"pairs, by {100 * SMALLEST:.0f} % or more")
+        grid.add_column(f"pairs, by {100 * SMALLEST:.0f} % or more")
     if guessed:
-        made.add_column("estimate", justify="right")
-    made.add_column(f"in {result.unit or words.metric(result)}", justify="right")
+        grid.add_column("estimate", justify="right")
+    grid.add_column(f"in {result.unit or words.metric(result)}", justify="right")
 
     def tail(effect: PatchEffect | PathEffect) -> list[str]:
         row = []
         for direction in result.directions:
             share = effect.of(direction)
-            row += [words.share(share), words.interval(share, joint=joint)][: 1 + known]
+            row += [words.share(share), words.interval(share, joint=joint)][: 1 + intervals]
         row += [words.often(effect.first)] * counts
         if guessed:
             row.append("" if effect.estimate is None else signed(effect.estimate, 3, 4))
         return [*row, signed(effect.first.raw, 3)]
 
-    return made, tail
+    return grid, tail
 
 
 def _style(effect: PatchEffect | PathEffect) -> str:
@@ -282,14 +284,14 @@ COLUMNS = (
 
 def rows(result: Patch) -> list[Row]:
     """Return a row for each thing that was patched; None for what is not known."""
-    made = [_edge(result, edge) for edge in result.edges]
+    records = [_edge(result, edge) for edge in result.edges]
     for effect in result.effects:
         heads = " ".join(result.layout.name(head) for head in effect.heads)
         row: Row = {"name": effect.name, "heads": heads} | which_head(result.layout, *effect.heads)
         row["layer"] = effect.layer if row["layer"] is None else row["layer"]
         row["position"] = effect.position
-        made.append(row | _shares(effect) | {"estimate": effect.estimate})
-    return made
+        records.append(row | _shares(effect) | {"estimate": effect.estimate})
+    return records
 
 
 def _edge(result: Patch, edge: PathEffect) -> Row:
@@ -306,9 +308,9 @@ def _shares(effect: PatchEffect | PathEffect) -> Row:
         share = effect.of(direction)
         row |= {f"{direction}_{name}": share and getattr(share, name) for name in _SHARE}
         for way in ("above", "below"):
-            found = share and getattr(share, f"often_{way}")
-            row[f"{direction}_often_{way}"] = found and found.texts
-            row[f"{direction}_often_{way}_least"] = found and found.least
+            often = share and getattr(share, f"often_{way}")
+            row[f"{direction}_often_{way}"] = often and often.texts
+            row[f"{direction}_often_{way}_least"] = often and often.least
     return row
 
 
@@ -319,23 +321,23 @@ _DOES: dict[Direction, str] = {"denoise": "restores", "noise": "removes"}
 
 def finding(result: Patch, name: str) -> Finding:
     """Return what each head carries of the answer."""
-    said = {result.layout.name(head): _lines(result, head) for head in result.layout}
-    alone = {
+    lines = {result.layout.name(head): _lines(result, head) for head in result.layout}
+    singles = {
         result.layout.name(effect.heads[0]): effect
         for effect in result.effects
         if len(effect.heads) == 1 and effect.position is None
     }
     measures = []
-    for direction in result.directions if alone else ():
+    for direction in result.directions if singles else ():
         values = {
             head: (share.share, share.low, share.high)
-            for head, effect in alone.items()
+            for head, effect in singles.items()
             if (share := effect.of(direction)) is not None
         }
         title = f"share of the {words.metric(result)} that it {_DOES[direction]}"
         measures.append(Measure(direction, title, "", 1, values))
     title = "What it carries of the answer"
-    return Finding.of("patch", name, title, _how(result), said, measures)
+    return Finding.of("patch", name, title, _how(result), lines, measures)
 
 
 def _lines(result: Patch, head: Head) -> Iterator[str]:
@@ -367,25 +369,25 @@ def _lines(result: Patch, head: Head) -> Iterator[str]:
             if (share := effect.of(direction)) is not None
         ]
         with_others = f"with others ({effect.name}): " if len(effect.heads) > 1 else ""
-        where = "" if effect.position is None else f" at {words.place(result, effect.position)}"
-        yield f"{with_others}{words.COMPONENTS[result.component]}{where} {', '.join(shares)}"
+        position = "" if effect.position is None else f" at {words.place(result, effect.position)}"
+        yield f"{with_others}{words.COMPONENTS[result.component]}{position} {', '.join(shares)}"
 
 
 def _ends(effect: PatchEffect, direction: Direction) -> str:
-    known = words.interval(effect.of(direction), joint=False)
-    return f" [{known.replace(' to ', ', ')}]" if known else ""
+    interval = words.interval(effect.of(direction), joint=False)
+    return f" [{interval.replace(' to ', ', ')}]" if interval else ""
 
 
 def _how(result: Patch) -> str:
     """How it was measured, in sentences."""
     values = " and ".join(words.TOWARDS[direction] for direction in result.directions)
     interval = "95 % intervals over pairs" if result.clean.low is not None else "no interval"
-    what = f"Activation patching of the {words.COMPONENTS[result.component]}"
+    measured = f"Activation patching of the {words.COMPONENTS[result.component]}"
     if result.edges:
-        what = f"Path patching (MLPs between {result.mlps})"
+        measured = f"Path patching (MLPs between {result.mlps})"
     partial = " It was interrupted: only the pairs that were done are in it." * result.partial
     return (
-        f"{what}: {values}, as a share of "
+        f"{measured}: {values}, as a share of "
         f"the {words.metric(result)} between clean and corrupted runs. "
         f"{words.model_does(result)}; {interval}.{partial}"
     )

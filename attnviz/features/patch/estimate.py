@@ -30,12 +30,12 @@ from attnviz.features.patch.sweep import Target, marked, moved
 
 
 def estimates(
-    bench: PatchBench, runs: RunPair, targets: Sequence[Target], at: str
+    bench: PatchBench, runs: RunPair, targets: Sequence[Target], selection: str
 ) -> NDArray[np.float64]:
     """Return the estimated change of the metric by denoising each target, [targets, N]."""
     part = targets[0].part
     assert part is not None
-    where, places = marked(runs, "denoise", at), runs.places("denoise")
+    mask, places = marked(runs, "denoise", selection), runs.places("denoise")
     shares: dict[Site, torch.Tensor] = {}
     donors: dict[Site, list[Donor]] = {}
     for site, theirs in runs.clean.values[part].items():
@@ -47,9 +47,9 @@ def estimates(
     logits = bench.logits(ends, grad=True)
     total = bench.metric.of(logits, runs.clean.logits, runs.pairs).sum()
     slopes = dict(zip(shares, torch.autograd.grad(total, list(shares.values())), strict=True))
-    if where is not None:
-        there = torch.from_numpy(where).to(logits.device)[:, None]
-        slopes = {site: slope * there for site, slope in slopes.items()}
+    if mask is not None:
+        patched = torch.from_numpy(mask).to(logits.device)[:, None]
+        slopes = {site: slope * patched for site, slope in slopes.items()}
     by_head = {site: slope.sum(2) for site, slope in slopes.items()}  # [N, heads]
     return np.stack(
         [
@@ -84,19 +84,19 @@ def scores(
         by_reader.setdefault((path.site, part), []).append(number)
     for key, numbers in by_reader.items():
         heads = list(dict.fromkeys(paths[n].sender for n in numbers))
-        apart = torch.stack([wrote[head] for head in heads], 1)  # [N, S, T, D]
+        differences = torch.stack([wrote[head] for head in heads], 1)  # [N, S, T, D]
         slope = slopes[key] / len(mixes)  # [N, rows, T, D]
-        both = torch.einsum("nstd,nrtd->nsr", apart, slope).cpu().double().numpy()
-        place = {head: n for n, head in enumerate(heads)}
+        products = torch.einsum("nstd,nrtd->nsr", differences, slope).cpu().double().numpy()
+        order = {head: n for n, head in enumerate(heads)}
         for number in numbers:
-            changes[number] = both[:, place[paths[number].sender], paths[number].row]
+            changes[number] = products[:, order[paths[number].sender], paths[number].row]
     return changes
 
 
 def _difference(source: Source, runs: RunPair, head: Head) -> Tensor:
     """δ of a sender, clean minus corrupted, [N, T, D]."""
-    both = (runs.clean, runs.corrupted)
-    clean, corrupted = (written(source, outputs(run), head) for run in both)
+    pair = (runs.clean, runs.corrupted)
+    clean, corrupted = (written(source, outputs(run), head) for run in pair)
     return arrays.to_torch(clean - corrupted)
 
 
@@ -117,8 +117,8 @@ def _slopes(
     logits = bench.logits(ends, grad=True)
     total = bench.metric.of(logits, runs.clean.logits, runs.pairs).sum()
     inside = activations.values
-    wanted = [inside[part][site] for site in sites for part in _READ]
-    *inner, last = torch.autograd.grad(total, [*wanted, output.states[-1]])
+    inputs = [inside[part][site] for site in sites for part in _READ]
+    *inner, last = torch.autograd.grad(total, [*inputs, output.states[-1]])
     by_site = iter(inner)
     slopes: dict[tuple[Site | None, Part | None], Tensor] = {(None, None): last[:, None]}
     for site in sites:
@@ -152,9 +152,9 @@ def _through(
         folded = _folded(arrays.converted(matrix, state), norm).to(slope.dtype)
         read = torch.einsum("nhtd,hed->nhte", slope, folded)
         upstream[part] = _back(norm, state, read)
-    rest = [part for part in slopes if part not in upstream]
-    if rest:
-        upstream |= _tracked(source, batch, site, state, {part: slopes[part] for part in rest})
+    remaining = [part for part in slopes if part not in upstream]
+    if remaining:
+        upstream |= _tracked(source, batch, site, state, {part: slopes[part] for part in remaining})
     return upstream
 
 

@@ -61,24 +61,26 @@ def _by_head(result: Patch, dpi: float) -> Figure:
         }
         for direction in result.directions
     }
-    alone = all(len(values) > 1 for values in grids.values())
+    has_grids = all(len(values) > 1 for values in grids.values())
     layout = result.layout
     listed = _listed(result)
     left = 0.3
     grid = grid_figure.signed_size(layout)
     names = max((len(effect.name) for effect in listed), default=0) * 0.075 + 0.35
-    wide = 2 * MARGIN + names + _BARS
+    width = 2 * MARGIN + names + _BARS
     bars_high = len(listed) * _BAR
     below = len(grids) * (grid[1] + _GAP) - _GAP <= bars_high + 0.6  # one grid below the other
-    if alone:
+    if has_grids:
         across = 1 if below else len(grids)
-        wide += across * (left + grid[0]) + (across - 1) * 0.2
-    body = max(bars_high, (len(grids) if below else 1) * (grid[1] + _GAP) - _GAP if alone else 0.0)
+        width += across * (left + grid[0]) + (across - 1) * 0.2
+    body = max(
+        bars_high, (len(grids) if below else 1) * (grid[1] + _GAP) - _GAP if has_grids else 0.0
+    )
     sheet = _sheet(result, dpi)
-    top = sheet.begin(wide) + 0.2
+    top = sheet.begin(width) + 0.2
     figure = sheet.figure(top + (body + 0.55) + MARGIN)
     x, y = MARGIN, 0.3
-    for direction, values in grids.items() if alone else ():
+    for direction, values in grids.items() if has_grids else ():
         axes = sheet.axes(x + left, top + y, *grid)
         bold = {
             effect.heads[0]
@@ -90,7 +92,7 @@ def _by_head(result: Patch, dpi: float) -> Figure:
             legend=f"head · {_TITLES[direction]}",
         )  # fmt: skip
         x, y = (x, y + grid[1] + _GAP) if below else (x + left + grid[0] + 0.2, y)
-    if alone and below:
+    if has_grids and below:
         x += left + grid[0] + 0.2
     bars = sheet.axes(x + names - 0.1, top + 0.3, _BARS, len(listed) * _BAR)
     _bars(bars, result, listed)
@@ -105,23 +107,23 @@ def _by_position(result: Patch, dpi: float) -> Figure:
         for direction in result.directions
     }
     tokens = max(texts.values(), key=lambda names: max(map(len, names)))  # they need most room
-    shown = strongest(grids[0][1], grids[0][2], _ROWS)
+    listed = strongest(grids[0][1], grids[0][2], _ROWS)
     column = _COLUMN if len(tokens) <= 24 else 0.22
-    size = (len(tokens) * column, len(shown) * _ROW)
-    left = max(map(len, shown)) * 0.075 + 0.25
+    size = (len(tokens) * column, len(listed) * _ROW)
+    left = max(map(len, listed)) * 0.075 + 0.25
     labels = max(map(len, tokens)) * 0.065 + 0.15
     beside = len(grids) > 1 and size[0] < 4.5
     count = len(grids)
-    wide = 2 * MARGIN + (count if beside else 1) * (left + size[0]) + (0.2 if beside else 0)
-    each = size[1] + labels + 0.45
+    width = 2 * MARGIN + (count if beside else 1) * (left + size[0]) + (0.2 if beside else 0)
+    height = size[1] + labels + 0.45
     sheet = _sheet(result, dpi)
-    top = sheet.begin(max(wide, 5.0)) + 0.2
-    figure = sheet.figure(top + (each * (1 if beside else count) + 0.1) + MARGIN)
+    top = sheet.begin(max(width, 5.0)) + 0.2
+    figure = sheet.figure(top + (height * (1 if beside else count) + 0.1) + MARGIN)
     for number, (direction, _, values) in enumerate(grids):
         x = MARGIN + left + (number * (left + size[0] + 0.2) if beside else 0)
-        y = 0.25 + (0 if beside else number * each)
+        y = 0.25 + (0 if beside else number * height)
         axes = sheet.axes(x, top + y, *size)
-        _cells(axes, result, shown, values, texts[direction], direction, column)
+        _cells(axes, result, listed, values, texts[direction], direction, column)
     return figure
 
 
@@ -141,10 +143,10 @@ def _cells(
     axes.imshow(paints, cmap=scale, vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
     if column >= _FIGURES:
         for row, line in enumerate(table):
-            for place, value in enumerate(line):
+            for column_number, value in enumerate(line):
                 if abs(value) >= 0.005:
                     text = signed(value, 2, 2).replace("0.", ".").replace("-", words.MINUS)
-                    axes.text(place, row, text, ha="center", va="center", fontsize=5.5,
+                    axes.text(column_number, row, text, ha="center", va="center", fontsize=5.5,
                               color=ink(color(value, end, 1)))  # fmt: skip
     axes.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=7)
     axes.set_yticks(range(len(names)), names, fontsize=7)
@@ -213,71 +215,69 @@ _LEAST = 6.4
 
 def _circuit(result: Patch, dpi: float) -> Figure:
     """Return the figure: heading, what colours mean, the graph, and the curve of a circuit."""
-    made = graph(result)
+    diagram = graph(result)
     circuit = result.circuit
-    levels = max(node.level for node in made.nodes.values()) + 1
-    reach = max(abs(node.x) for node in made.nodes.values())
-    graph_wide = max(2 * reach * STEP + 2 * _LEFT, 3.0)
-    graph_high = (levels - 1) * RISE + 1.0
+    levels = max(node.level for node in diagram.nodes.values()) + 1
+    reach = max(abs(node.x) for node in diagram.nodes.values())
+    graph_width = max(2 * reach * STEP + 2 * _LEFT, 3.0)
+    graph_height = (levels - 1) * RISE + 1.0
     beside = _CURVE + _RIGHT + 0.35 if circuit is not None else 0.0
-    wide = max(2 * _MARGIN + _LEFT + graph_wide + beside, _LEAST)
+    width = max(2 * _MARGIN + _LEFT + graph_width + beside, _LEAST)
     title = words.title(result)
     below = [words.model_does(result), words.measure(result)]
     if circuit is not None:
         below = [words.quote(result), words.circuit_measure(result)]
     sheet = HeadedFigure(title, below, dpi, margin=_MARGIN)
-    sides = [side for side in COLORS if any(arrow.side == side for arrow in made.arrows)]
-    top = sheet.begin(wide) + 0.15 + 0.2
-    body = max(graph_high, 2.2 if circuit is not None else 0.0)
-    high = top + body + _MARGIN + 0.15
-    figure = sheet.figure(high)
-    _legend(figure, sides, made, top - 0.12)
-    graph_wide = wide - 2 * _MARGIN - beside
-    box = (_MARGIN / wide, (_MARGIN + 0.1) / high, graph_wide / wide, body / high)
+    sides = [side for side in COLORS if any(arrow.side == side for arrow in diagram.arrows)]
+    top = sheet.begin(width) + 0.15 + 0.2
+    body = max(graph_height, 2.2 if circuit is not None else 0.0)
+    height = top + body + _MARGIN + 0.15
+    figure = sheet.figure(height)
+    _legend(figure, sides, diagram, top - 0.12)
+    graph_width = width - 2 * _MARGIN - beside
+    box = (_MARGIN / width, (_MARGIN + 0.1) / height, graph_width / width, body / height)
     axes = figure.add_axes(box)
-    axes.set_xlim(-graph_wide / 2 - 0.12, graph_wide / 2 - 0.12)
+    axes.set_xlim(-graph_width / 2 - 0.12, graph_width / 2 - 0.12)
     axes.set_ylim(-0.55, body - 0.55)
     axes.axis("off")
-    _graph(axes, made, graph_wide, dpi)
+    _graph(axes, diagram, graph_width, dpi)
     if circuit is not None:
         curve_high = min(body - 0.7, 2.4)
-        place = (
-            (wide - _MARGIN - _CURVE) / wide, (_MARGIN + 0.55 + max(body - curve_high - 0.9, 0) / 2)
-            / high, _CURVE / wide, curve_high / high,
-        )  # fmt: skip
-        _curve(figure.add_axes(place), circuit)
+        x = (width - _MARGIN - _CURVE) / width
+        y = (_MARGIN + 0.55 + max(body - curve_high - 0.9, 0) / 2) / height
+        _curve(figure.add_axes((x, y, _CURVE / width, curve_high / height)), circuit)
     return figure
 
 
-def _legend(figure: Figure, sides: list[str], made: Graph, y: float) -> None:
-    wide, high = figure.get_size_inches()
+def _legend(figure: Figure, sides: list[str], diagram: Graph, y: float) -> None:
+    width, height = figure.get_size_inches()
     x = _MARGIN
     for side in sides:
         text = "to the logits" if side == LOGITS else f"into {FED[side]}"
-        figure.text(x / wide, 1 - y / high, text, fontsize=8, fontweight="bold", va="center",
+        figure.text(x / width, 1 - y / height, text, fontsize=8, fontweight="bold", va="center",
                     color=COLORS[side])  # fmt: skip
         x += 0.075 * len(text) + 0.2
-    text = f"thickest {made.most:+.2f}"
-    if any(arrow.share < 0 for arrow in made.arrows):
+    text = f"thickest {diagram.most:+.2f}"
+    if any(arrow.share < 0 for arrow in diagram.arrows):
         text += ", dashed: lowers"
-    figure.text(x / wide, 1 - y / high, text, fontsize=7.5, va="center", color=GREY)
+    figure.text(x / width, 1 - y / height, text, fontsize=7.5, va="center", color=GREY)
 
 
-def _graph(axes: Axes, made: Graph, wide: float, dpi: float) -> None:
-    for arrow in reversed(made.arrows):
-        _arrow(axes, made, arrow)
+def _graph(axes: Axes, diagram: Graph, width: float, dpi: float) -> None:
+    for arrow in reversed(diagram.arrows):
+        _arrow(axes, diagram, arrow)
     labelled: dict[int, str] = {}
-    for node in made.nodes.values():
+    for node in diagram.nodes.values():
         if node.layer is not None:
             labelled[node.level] = f"layer {node.layer}"
         _node(axes, node)
     for level, text in labelled.items():
-        axes.text(-wide / 2 - 0.12, level * RISE, text, fontsize=7.5, color=GREY, va="center")
+        axes.text(-width / 2 - 0.12, level * RISE, text, fontsize=7.5, color=GREY, va="center")
 
 
-def _arrow(axes: Axes, made: Graph, arrow: Arrow) -> None:
-    start, end = made.nodes[arrow.start], made.nodes[arrow.end]
-    size = abs(arrow.share) / (made.most or 1)
+def _arrow(axes: Axes, diagram: Graph, arrow: Arrow) -> None:
+    start, end = diagram.nodes[arrow.start], diagram.nodes[arrow.end]
+    size = abs(arrow.share) / (diagram.most or 1)
     axes.add_patch(
         FancyArrowPatch(
             place(start), place(end), arrowstyle="-|>", mutation_scale=8 + 5 * size,

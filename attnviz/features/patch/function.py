@@ -21,7 +21,7 @@ from attnviz.core.settings import Progress
 from attnviz.core.source import Source
 from attnviz.core.split import by_field, field_of
 from attnviz.errors import InputError, ModelError, UsageError
-from attnviz.features.patch import judge, paths
+from attnviz.features.patch import paths, shares
 from attnviz.features.patch.circuit import Search, halves
 from attnviz.features.patch.measure import KeptRuns, PatchPlan, PatchSums, measure
 from attnviz.features.patch.pairs import (
@@ -78,15 +78,15 @@ def patch(
     """
     if callable(settings.fill):
         settings = settings.but(fill=given_fill(settings.fill).name)
-    given = pairs_of(pairs, settings.task, settings.group, settings.split)
+    chosen = pairs_of(pairs, settings.task, settings.group, settings.split)
     source = answering(light(model.load(heads=partial(check_heads, settings))))
     study = PatchStudy(
         source,
-        given,
+        chosen,
         settings,
         settings.metric,
         model.again(source),
-        progress or (lambda stage, done, all_: None),
+        progress or (lambda stage, count, total: None),
     )
     return replace(run(study), identity=model.identity)
 
@@ -129,7 +129,7 @@ class PatchStudy:
     settings: PatchSettings  # how
     metric: str | Function | None = None  # a name, a function, or None for the default
     load: Loader | None = None  # loads the model in another process
-    progress: Progress = lambda stage, done, all_: None  # called again and again
+    progress: Progress = lambda stage, count, total: None  # called again and again
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -152,11 +152,11 @@ class PatchStudy:
             )  # fmt: skip
         if isinstance(pairs, str):
             check_task(pairs)
-            pairs, wanted = task_pairs(source, pairs, settings.count, settings.seed)
-            if len(pairs) < wanted:
+            pairs, requested = task_pairs(source, pairs, settings.count, settings.seed)
+            if len(pairs) < requested:
                 self.notes.append(
                     f"The task has {len(pairs)} pairs of words that the tokenizer keeps whole; "
-                    f"{wanted} were asked for."
+                    f"{requested} were asked for."
                 )
         prepared = prepare(source, pairs, settings.align)
         metric = metric_of(self.metric, prepared)
@@ -187,13 +187,13 @@ def run(study: PatchStudy) -> Patch:
     if not measured:
         raise InputError("interrupted before anything was measured")
     result = _result(study, pairs, metric, measured)
-    names = judge.clusters([pairs[sums.number] for sums in measured])
-    effects = judge.effects(runs, measured, settings.directions, names)
+    names = shares.clusters([pairs[sums.number] for sums in measured])
+    effects = shares.effects(runs, measured, settings.directions, names)
     result = replace(
         result,
         effects=effects,
-        family=judge.family(effects),
-        correlation=judge.correlation(effects) if settings.estimate else None,
+        family=shares.family(effects),
+        correlation=shares.correlation(effects) if settings.estimate else None,
         partial=partial,
     )
     return replace(result, notes=(*study.notes, *notes(result)))
@@ -213,29 +213,29 @@ def _traced(
         mlps=settings.mlps,
     )  # fmt: skip
     plan = replace(plan, tokens=settings.batch_tokens or plan.tokens)
-    every, estimated, cut = paths.read_paths(settings.listed_paths, layout, shared), {}, False
+    tried, estimated, cut = paths.read_paths(settings.listed_paths, layout, shared), {}, False
     if settings.edges:
         paths.check(source, "frozen")
-        every = paths.every_path(layout, shared)
-        guess = replace(plan, paths=every, steps=settings.steps)
+        tried = paths.every_path(layout, shared)
+        guess = replace(plan, paths=tried, steps=settings.steps)
         guessed, cut = _measured(study, guess, "estimates")
         if not guessed or cut:
             raise InputError("interrupted before anything was measured")
         total = sum(sums.clean - sums.corrupted for sums in guessed)
         by_path = np.sum([sums.estimated for sums in guessed], 0) / total
-        estimated = dict(zip(every, by_path.tolist(), strict=True))
-        every = tuple(sorted(every, key=lambda path: -abs(estimated[path]))[: settings.edges])
-    measured, partial = _measured(study, replace(plan, paths=every))
+        estimated = dict(zip(tried, by_path.tolist(), strict=True))
+        tried = tuple(sorted(tried, key=lambda path: -abs(estimated[path]))[: settings.edges])
+    measured, partial = _measured(study, replace(plan, paths=tried))
     if not measured:
         raise InputError("interrupted before anything was measured")
     result = _result(study, pairs, metric, measured)
-    names = judge.clusters([pairs[sums.number] for sums in measured])
-    edges = judge.edges(every, measured, settings.directions, names, estimated)
+    names = shares.clusters([pairs[sums.number] for sums in measured])
+    edges = shares.edges(tried, measured, settings.directions, names, estimated)
     result = replace(
         result,
         edges=edges,
-        family=judge.family(edges),
-        correlation=judge.correlation(edges),
+        family=shares.family(edges),
+        correlation=shares.correlation(edges),
         estimated=len(estimated),
         steps=settings.steps if estimated else None,
         mlps=settings.mlps,
@@ -248,8 +248,8 @@ def check_heads(settings: PatchSettings, layout: Layout) -> None:
     """Raise SelectionError for heads of a selection or a path that a model does not have."""
     if settings.select is not None and settings.component not in ("attention", *WHOLE):
         read_groups(settings.select, layout, no_roles)
-    alone = {site: layout.heads[site.kind][site.layer] for site in layout.sites}
-    paths.read_paths(settings.listed_paths, layout, alone)
+    unshared = {site: layout.heads[site.kind][site.layer] for site in layout.sites}
+    paths.read_paths(settings.listed_paths, layout, unshared)
 
 
 def check(study: PatchStudy, pairs: Sequence[PreparedPair], metric: PairMetric) -> None:
@@ -299,10 +299,10 @@ def _circuit(
         settings.split, lambda _: [(p.cluster, _part(p, settings.split)) for p in pairs]
     )
 
-    kept: KeptRuns = {}
+    cache: KeptRuns = {}
 
     def whole(plan: PatchPlan, stage: str) -> list[PatchSums]:
-        measured, partial = _measured(study, plan, stage, kept)
+        measured, partial = _measured(study, plan, stage, cache)
         if partial:
             raise InputError("interrupted before the circuit was found and judged")
         return measured
@@ -324,11 +324,11 @@ def _circuit(
         settings.faithful,
         LEAST,
     )
-    circuit, alone, effects = search.run()
-    first = halves(judge.clusters(pairs), settings.seed, split, values).search
-    result = _result(study, [pairs[n] for n in first], metric, alone)
+    circuit, singles, effects = search.run()
+    first = halves(shares.clusters(pairs), settings.seed, split, values).search
+    result = _result(study, [pairs[n] for n in first], metric, singles)
     result = replace(
-        result, effects=effects, family=judge.family(effects), circuit=circuit, mlps="free",
+        result, effects=effects, family=shares.family(effects), circuit=circuit, mlps="free",
         example=example(source, pairs), corpus=corpus(pairs),
     )  # fmt: skip
     return replace(result, notes=(*study.notes, *notes(result)))
@@ -336,8 +336,8 @@ def _circuit(
 
 def corpus(pairs: Sequence[PreparedPair]) -> str:
     """Return a hash of the pairs."""
-    given = [pair.pair for pair in pairs]
-    return fingerprint((pair.clean, pair.corrupted, pair.answer, pair.against) for pair in given)
+    raw = [pair.pair for pair in pairs]
+    return fingerprint((pair.clean, pair.corrupted, pair.answer, pair.against) for pair in raw)
 
 
 def _places(pairs: Sequence[PreparedPair], settings: PatchSettings) -> range:
@@ -357,13 +357,13 @@ def _places(pairs: Sequence[PreparedPair], settings: PatchSettings) -> range:
 
 
 def _measured(
-    study: PatchStudy, plan: PatchPlan, stage: str = "pairs", kept: KeptRuns | None = None
+    study: PatchStudy, plan: PatchPlan, stage: str = "pairs", cache: KeptRuns | None = None
 ) -> tuple[list[PatchSums], bool]:
     """Every pair in its order, and whether it was interrupted before the end."""
     measured: list[PatchSums] = []
     settings, partial = study.settings, False
     try:
-        for batch in measure(study.source, plan, study.load, settings.jobs, settings.ray, kept):
+        for batch in measure(study.source, plan, study.load, settings.jobs, settings.ray, cache):
             measured += batch
             study.progress(stage, len(measured), len(plan.pairs))
     except KeyboardInterrupt:
@@ -380,10 +380,10 @@ def _result(
     """Return a result with everything but what patching did."""
     settings, source = study.settings, study.source
     pairs = [pairs[sums.number] for sums in measured]
-    names = judge.clusters(pairs)
+    names = shares.clusters(pairs)
     held = all(pair.against is not None for pair in pairs)
-    sides = [judge.baseline(measured, names, metric, side, held=held) for side in (0, 1)]
-    judge.gap(measured, names, metric, source)
+    sides = [shares.baseline(measured, names, metric, side, held=held) for side in (0, 1)]
+    shares.gap(measured, names, metric, source)
     return Patch(
         source=source.info,
         layout=source.layout,
@@ -429,6 +429,6 @@ def affordable(source: Source) -> int:
     """How many tokens may run at once in an eighth of the memory."""
     vocabulary = source.vocab_size or 0
     readout = source.readout()
-    alone = readout.table is not None and readout.head is None  # the LM head at one position
-    each = 4 * (64 * 64 + (0 if alone else 3 * vocabulary))
-    return int(min(max(physical_memory() // (8 * each), 256), 4096))
+    last_only = readout.table is not None and readout.head is None  # the LM head at one position
+    token_bytes = 4 * (64 * 64 + (0 if last_only else 3 * vocabulary))
+    return int(min(max(physical_memory() // (8 * token_bytes), 256), 4096))

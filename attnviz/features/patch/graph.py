@@ -98,14 +98,14 @@ def place(node: Node) -> tuple[float, float]:
 def _bend(arrow: Arrow, nodes: Mapping[str, Node]) -> float:
     """How an arrow goes round the other nodes and the roles beside any."""
     start, end = nodes[arrow.start], nodes[arrow.end]
-    others = [place(node) for node in nodes.values() if node not in (start, end)]
+    obstacles = [place(node) for node in nodes.values() if node not in (start, end)]
     labels = []
     for node in nodes.values():
         role = "" if node.member is None else node.member.role
         x, y = place(node)
         labels += [(x + RADIUS + 0.1 + _LETTER * n, y) for n in range(0, len(role), 2)]
     room = RADIUS + _CLEAR
-    return clear_bend(place(start), place(end), _BEND[arrow.side], room, others, labels)
+    return clear_bend(place(start), place(end), _BEND[arrow.side], room, obstacles, labels)
 
 
 def _placed(
@@ -128,10 +128,10 @@ def _placed(
             return sum(x * weight for x, weight in below) / total if total else 0.0
 
         mine.sort(key=lambda head: (pulled(head), head.index))
-        for place, head in enumerate(mine):
+        for index, head in enumerate(mine):
             name = layout.name(head)
             shift = 0.3 * (level % 2) if len(mine) == 1 and len(layers) > 2 else 0.0
-            across[name] = place - (len(mine) - 1) / 2 + shift
+            across[name] = index - (len(mine) - 1) / 2 + shift
             nodes[name] = Node(name, level, across[name], layer, members.get(head))
     if any(arrow.end == LOGITS for arrow in arrows):
         nodes[LOGITS] = Node(LOGITS, len(layers), 0.0, None)
@@ -140,21 +140,23 @@ def _placed(
 
 def dot(result: Patch) -> str:
     """Return the graph in the language of Graphviz."""
-    made = graph(result)
+    diagram = graph(result)
     lines = ["digraph circuit {", "  rankdir=BT;", '  node [shape=circle, fontname="sans-serif"];']
-    for node in made.nodes.values():
+    for node in diagram.nodes.values():
         shape = ", shape=box" if node.name == LOGITS else ""
         role = f"\\n{node.member.role}" if node.member is not None and node.member.role else ""
         lines.append(f'  "{node.name}" [label="{node.name}{role}"{shape}];')
-    for level in sorted({node.level for node in made.nodes.values()}):
-        same = " ".join(f'"{node.name}";' for node in made.nodes.values() if node.level == level)
-        lines.append(f"  {{ rank=same; {same} }}")
-    for arrow in made.arrows:
-        wide = 0.5 + 4 * abs(arrow.share) / (made.most or 1)
+    for level in sorted({node.level for node in diagram.nodes.values()}):
+        names = " ".join(
+            f'"{node.name}";' for node in diagram.nodes.values() if node.level == level
+        )
+        lines.append(f"  {{ rank=same; {names} }}")
+    for arrow in diagram.arrows:
+        width = 0.5 + 4 * abs(arrow.share) / (diagram.most or 1)
         style = ", style=dashed" if arrow.share < 0 else ""
         lines.append(
             f'  "{arrow.start}" -> "{arrow.end}" [color="{COLORS[arrow.side]}", '
-            f'penwidth={wide:.2f}, label="{arrow.side if arrow.side != LOGITS else ""}", '
+            f'penwidth={width:.2f}, label="{arrow.side if arrow.side != LOGITS else ""}", '
             f'tooltip="{arrow.share:+.3f}"{style}];'
         )
     return "\n".join([*lines, "}", ""])

@@ -74,15 +74,15 @@ class PatchSums:
 class PatchMeter:
     """Measures batches with a model; :meth:`__call__` is what an executor does with a task."""
 
-    def __init__(self, source: Source, plan: PatchPlan, kept: KeptRuns | None = None) -> None:
-        self._bench, self._plan, self._kept = PatchBench(source, plan.metric), plan, kept
+    def __init__(self, source: Source, plan: PatchPlan, cache: KeptRuns | None = None) -> None:
+        self._bench, self._plan, self._cache = PatchBench(source, plan.metric), plan, cache
 
     def __call__(self, task: tuple[int, ...]) -> list[PatchSums]:
         """Return the values of a batch's pairs, in their order."""
         plan, bench = self._plan, self._bench
         pairs = [plan.pairs[number] for number in task]
         component = plan.trials[0].target.component if plan.trials else "z"
-        several = plan.paths or self._kept is not None  # a circuit's plans share what is kept
+        several = plan.paths or self._cache is not None  # a circuit's plans share what is kept
         parts = paths.KEPT if several else parts_of(component)
         runs = self._unpatched(pairs, parts, mlps=component == "mlp")
         if plan.means is not None:
@@ -102,27 +102,26 @@ class PatchMeter:
         clean, corrupted = unpatched(bench, runs)
         return [
             PatchSums(
-                pair.number, clean[place], corrupted[place], *answers(runs, place),
-                np.stack([answer[:, place] for answer in values]), guessed[:, place],
+                pair.number, clean[index], corrupted[index], *answers(runs, index),
+                np.stack([answer[:, index] for answer in values]), guessed[:, index],
             )
-            for place, pair in enumerate(pairs)
+            for index, pair in enumerate(pairs)
         ]  # fmt: skip
 
     def _unpatched(
         self, pairs: Sequence[PreparedPair], parts: Sequence[Kept], *, mlps: bool
     ) -> RunPair:
-        """Run pairs as they are, or take what was kept of them."""
-        kept = {} if self._kept is None else self._kept
+        """Run pairs as they are, or take the runs of the cache."""
+        cache = {} if self._cache is None else self._cache
         key = (*(id(side) for pair in pairs for side in (pair.clean, pair.corrupted)), *parts, mlps)
-        if key in kept:
-            if sum(map(_size, kept.values())) > MEMORY:
-                for runs in kept.values():
-                    for reached in runs.reached.values():
-                        reached.clear()
-            return replace(kept[key], pairs=tuple(pairs))
+        if key in cache:
+            if sum(map(_size, cache.values())) > MEMORY:
+                for runs in cache.values():
+                    runs.reached.clear()
+            return replace(cache[key], pairs=tuple(pairs))
         runs = both(self._bench, pairs, parts, mlps=mlps)
-        if sum(map(_size, [*kept.values(), runs])) < MEMORY:
-            kept[key] = runs
+        if sum(map(_size, [*cache.values(), runs])) < MEMORY:
+            cache[key] = runs
         return runs
 
     def _patched(self, runs: RunPair, direction: Direction) -> Floats:
@@ -133,7 +132,7 @@ class PatchMeter:
                 bench, runs, plan.paths, direction, mlps=plan.mlps, tokens=plan.tokens
             )
         return sweep(
-            bench, runs, plan.trials, direction, at=plan.at, tokens=plan.tokens,
+            bench, runs, plan.trials, direction, selection=plan.at, tokens=plan.tokens,
             fill=None if plan.fill is None else FILLS[plan.fill],
         )  # fmt: skip
 
@@ -143,20 +142,20 @@ def _size(runs: RunPair) -> int:
     both_runs = (runs.clean, runs.corrupted)
     held = [x for run in both_runs for of_part in run.values.values() for x in of_part.values()]
     held += [x for run in both_runs for x in (*run.states, *run.mlps, run.ends, run.logits)]
-    held += [x for of_direction in runs.reached.values() for x in of_direction.values()]
+    held += [x for sets in runs.reached.values() for x in sets.values()]
     return sum(int(x.nbytes) for x in held)
 
 
 def _with_means(runs: RunPair, means: Mapping[Site, Floats]) -> RunPair:
     """Return the same with means in place of what the corrupted run's heads gave."""
-    own = runs.corrupted.values["z"]
-    length = next(iter(own.values())).shape[2]
-    put = {}
-    for site, z in own.items():
-        on = arrays.of(z)
-        mean = on.asarray(means[site][:length].swapaxes(0, 1), z.dtype, z)
-        put[site] = on.xp.broadcast_to(mean, z.shape)
-    return RunPair(runs.pairs, runs.clean, replace(runs.corrupted, values={"z": put}))
+    outputs = runs.corrupted.values["z"]
+    length = next(iter(outputs.values())).shape[2]
+    replaced = {}
+    for site, z in outputs.items():
+        lib = arrays.of(z)
+        mean = lib.asarray(means[site][:length].swapaxes(0, 1), z.dtype, z)
+        replaced[site] = lib.xp.broadcast_to(mean, z.shape)
+    return RunPair(runs.pairs, runs.clean, replace(runs.corrupted, values={"z": replaced}))
 
 
 def unpatched(bench: PatchBench, runs: RunPair) -> tuple[list[float], list[float]]:
@@ -168,14 +167,14 @@ def unpatched(bench: PatchBench, runs: RunPair) -> tuple[list[float], list[float
     return clean, corrupted
 
 
-def answers(runs: RunPair, place: int) -> tuple[tuple[bool, bool], tuple[bool, bool]]:
+def answers(runs: RunPair, index: int) -> tuple[tuple[bool, bool], tuple[bool, bool]]:
     """Whether the answer of a pair wins, and whether it is the likeliest, in both runs."""
-    pair = runs.pairs[place]
+    pair = runs.pairs[index]
     wins, top = [], []
     for run in (runs.clean, runs.corrupted):
-        logits = run.logits[place]
-        other = pair.against
-        wins.append(other is not None and bool(logits[pair.answer] > logits[other]))
+        logits = run.logits[index]
+        against = pair.against
+        wins.append(against is not None and bool(logits[pair.answer] > logits[against]))
         top.append(int(logits.argmax()) == pair.answer)
     return (wins[0], wins[1]), (top[0], top[1])
 
@@ -186,11 +185,11 @@ def measure(
     load: Callable[[], Source] | None = None,
     jobs: int = 1,
     ray: str | None = None,
-    kept: KeptRuns | None = None,
+    cache: KeptRuns | None = None,
 ) -> Iterator[list[PatchSums]]:
-    """Measure every pair, batch by batch; ``kept``: unpatched runs, where plans share pairs."""
-    kept = kept if jobs == 1 and ray is None else None
+    """Measure every pair, batch by batch; ``cache``: unpatched runs, where plans share pairs."""
+    cache = cache if jobs == 1 and ray is None else None
     tasks: Sequence[tuple[int, ...]] = batches(plan.pairs, plan.at_once)
-    with executor(partial(PatchMeter, plan=plan, kept=kept), source, load, jobs, ray) as running:
+    with executor(partial(PatchMeter, plan=plan, cache=cache), source, load, jobs, ray) as running:
         for _, answer in answered(running, tasks, "a batch of pairs"):
             yield answer

@@ -20,7 +20,7 @@ def page(result: Patch) -> bytes:
     circuit = result.circuit
     if circuit is None:
         raise words.no_page()
-    made = graph(result)
+    diagram = graph(result)
     title = words.title(result)
     data = {
         "title": title,
@@ -32,10 +32,10 @@ def page(result: Patch) -> bytes:
         "tokens": [visible(token.strip()) for token in result.example.clean],
         "answer": result.example.answer,
         "at": result.example.position,
-        "most": made.most,
-        "nodes": _nodes(result, made),
-        "arrows": _arrows(made, circuit),
-        "levels": _levels(made),
+        "most": diagram.most,
+        "nodes": _nodes(result, diagram),
+        "arrows": _arrows(diagram, circuit),
+        "levels": _levels(diagram),
         "fed": {side: f"into {name}" for side, name in FED.items()} | {LOGITS: "to the logits"},
         "curve": [[point.heads, point.faithful.share, point.faithful.low, point.faithful.high]
                   for point in circuit.curve],
@@ -54,14 +54,14 @@ def page(result: Patch) -> bytes:
     )
 
 
-def _nodes(result: Patch, made: Graph) -> list[dict[str, Any]]:
+def _nodes(result: Patch, diagram: Graph) -> list[dict[str, Any]]:
     listed = []
-    for node in made.nodes.values():
+    for node in diagram.nodes.values():
         member = node.member
-        known: dict[str, Any] = {"name": node.name, "x": node.x, "level": node.level}
+        entry: dict[str, Any] = {"name": node.name, "x": node.x, "level": node.level}
         if member is not None:
             role = member.role
-            known |= {
+            entry |= {
                 "role": role,
                 "color": ROLES[role].color if role in ROLES else "",
                 "rows": [
@@ -72,16 +72,16 @@ def _nodes(result: Patch, made: Graph) -> list[dict[str, Any]]:
                 ],
                 "pattern": [list(row) for row in member.pattern],
             }
-        listed.append(known)
+        listed.append(entry)
     return listed
 
 
 def _less(share: PatchShare) -> str:
-    known = words.interval(share, joint=False)
-    return minus(f"{share.share:+.3f} less faithful") + (f" ({known})" if known else "")
+    interval = words.interval(share, joint=False)
+    return minus(f"{share.share:+.3f} less faithful") + (f" ({interval})" if interval else "")
 
 
-def _arrows(made: Graph, circuit: Circuit) -> list[dict[str, Any]]:
+def _arrows(diagram: Graph, circuit: Circuit) -> list[dict[str, Any]]:
     return [
         {
             "start": arrow.start,
@@ -96,7 +96,7 @@ def _arrows(made: Graph, circuit: Circuit) -> list[dict[str, Any]]:
                 ["in resamples", words.percent(arrow.often or 0.0)],
             ],
         }
-        for arrow in made.arrows
+        for arrow in diagram.arrows
     ]
 
 
@@ -106,13 +106,13 @@ def _numbers(share: PatchShare | None) -> list[float | None]:
 
 
 def _known(share: PatchShare | None) -> str:
-    known = words.interval(share)
-    return words.share(share) + (f" ({known})" if known else "")
+    interval = words.interval(share)
+    return words.share(share) + (f" ({interval})" if interval else "")
 
 
-def _levels(made: Graph) -> list[str]:
+def _levels(diagram: Graph) -> list[str]:
     """Return the name of every level, from below."""
     names: dict[int, str] = {}
-    for node in made.nodes.values():
+    for node in diagram.nodes.values():
         names[node.level] = LOGITS if node.layer is None else f"layer {node.layer}"
     return [names[level] for level in sorted(names)]

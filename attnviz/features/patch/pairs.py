@@ -110,15 +110,15 @@ def read_pairs(name: str, group: str | None = None, part: str | None = None) -> 
     """Pairs from a JSONL file, an object a line."""
     pairs = []
     for number, line in lines.lines(name):
-        place = f"{lines.shown(name)}:{number}"
-        text = lines.sound(line, place)
+        label = f"{lines.shown(name)}:{number}"
+        text = lines.sound(line, label)
         try:
             values = json.loads(text)
         except ValueError:
             raise InputError(
-                f"{place} is no JSON; write an object with clean, corrupted and answer a line"
+                f"{label} is no JSON; write an object with clean, corrupted and answer a line"
             ) from None
-        pairs.append(pair_of(values, place, group, part))
+        pairs.append(pair_of(values, label, group, part))
     if not pairs:
         raise InputError(f"{lines.shown(name)} holds no pairs; write one a line")
     return pairs
@@ -131,33 +131,33 @@ _IDS: dict[object, Any] = {
 }  # fmt: skip
 
 
-def pair_of(values: object, place: str, group: str | None = None, part: str | None = None) -> Pair:
+def pair_of(values: object, label: str, group: str | None = None, part: str | None = None) -> Pair:
     """Return a pair from a dictionary."""
     if isinstance(values, Pair):
         return values
     if not isinstance(values, Mapping):
-        raise InputError(f"{place} is no pair; give an object with clean, corrupted and answer")
+        raise InputError(f"{label} is no pair; give an object with clean, corrupted and answer")
     named: dict[str, Any] = {
         name: value for key, value in values.items() if (name := _IDS.get(key, key)) in _FIELDS
     }
     if group is not None:
         if group not in values:
-            raise UsageError("{} has no field {!r} for {group}", place, group, group=...)
+            raise UsageError("{} has no field {!r} for {group}", label, group, group=...)
         named["group"] = str(values[group])
     if part is not None:
         if part not in values:
-            raise UsageError("{} has no field {!r} for {split}", place, part, split=f"field:{part}")
+            raise UsageError("{} has no field {!r} for {split}", label, part, split=f"field:{part}")
         named["part"] = str(values[part])
-    for wanted in ("clean", "corrupted", "answer"):
-        if wanted not in named:
-            raise InputError(f"{place} has no {wanted}; a pair needs clean, corrupted and answer")
+    for field in ("clean", "corrupted", "answer"):
+        if field not in named:
+            raise InputError(f"{label} has no {field}; a pair needs clean, corrupted and answer")
     for key, value in named.items():
         if isinstance(value, list):
             named[key] = tuple(value)
     try:
         return Pair(**named)
     except UsageError as error:
-        raise InputError("{}: {}", place, error.message) from None
+        raise InputError("{}: {}", label, error.message) from None
 
 
 def prepare(source: Source, pairs: Iterable[Pair], align: Align = "position") -> list[PreparedPair]:
@@ -185,13 +185,14 @@ def _ready(source: Source, number: int, pair: Pair, align: Align, mask: int | No
         raise InputError(
             f"answer and against are the same token {pair.answer!r}; name two that differ"
         )
-    at = tuple(_predicts(source, number, inputs, mask) for inputs in (clean, corrupted))
+    positions = tuple(_predicts(source, number, inputs, mask) for inputs in (clean, corrupted))
     partner = _partners(clean, corrupted, pair, align)
     mine, theirs = predicted(clean).ids, predicted(corrupted).ids
     span = tuple(i for i, j in enumerate(partner) if j < 0 or mine[i] != theirs[j])
     cluster = f"group {pair.group}" if pair.group is not None else f"text {near_copy(clean)}"
     return PreparedPair(
-        number, pair, clean, corrupted, answer, against, (at[0], at[1]), partner, span, cluster
+        number, pair, clean, corrupted, answer, against, (positions[0], positions[1]), partner,
+        span, cluster,
     )  # fmt: skip
 
 
@@ -251,44 +252,43 @@ def _partners(clean: Inputs, corrupted: Inputs, pair: Pair, align: Align) -> tup
     if align == "word" and len(clean.sides) == 1:
         return _by_words(mine, theirs)
     sides = next(iter(clean.sides.values())).keys, next(iter(corrupted.sides.values())).keys
-    shown = " and ".join(f"{len(side)} tokens ({'|'.join(side.texts)[:70]})" for side in sides)
+    lengths = " and ".join(f"{len(side)} tokens ({'|'.join(side.texts)[:70]})" for side in sides)
     raise InputError(
         "prompts of {} cannot be aligned by position; give {align}, or clean_span and "
         "corrupted_span in a file of pairs",
-        shown,
+        lengths,
         align="word",
     )
 
 
 def _by_spans(
-    mine: int, theirs: int, span: tuple[int, int], other: tuple[int, int]
+    mine: int, theirs: int, span: tuple[int, int], other_span: tuple[int, int]
 ) -> tuple[int, ...]:
     """Outside by position, from both ends; inside by position from the end."""
-    for (first, end), length in ((span, mine), (other, theirs)):
+    for (first, end), length in ((span, mine), (other_span, theirs)):
         if not 0 <= first < end <= length:
             raise InputError(f"a span [{first}, {end}] is not inside of {length} tokens")
-    if span[0] != other[0] or mine - span[1] != theirs - other[1]:
+    if span[0] != other_span[0] or mine - span[1] != theirs - other_span[1]:
         raise InputError(
-            f"what surrounds the spans differs in length: {span[0]} and {other[0]} tokens before, "
-            f"{mine - span[1]} and {theirs - other[1]} after; mark all that differs"
+            f"what surrounds the spans differs in length: {span[0]} and {other_span[0]} tokens "
+            f"before, {mine - span[1]} and {theirs - other_span[1]} after; mark all that differs"
         )
-    apart = theirs - mine
-    inside = [
-        place + apart if place + apart >= other[0] else -1 for place in range(span[0], span[1])
-    ]
-    return (*range(span[0]), *inside, *range(other[1], theirs))
+    shift = theirs - mine
+    inside = [i + shift if i + shift >= other_span[0] else -1 for i in range(span[0], span[1])]
+    return (*range(span[0]), *inside, *range(other_span[1], theirs))
 
 
 def _by_words(mine: Tokens, theirs: Tokens) -> tuple[int, ...]:
     """Word by word, the last tokens of each; special tokens in their order."""
-    own, other = _words(mine), _words(theirs)
-    if len(own) != len(other):
+    clean, corrupted = _words(mine), _words(theirs)
+    if len(clean) != len(corrupted):
         raise InputError(
-            f"{len(own)} and {len(other)} words cannot be aligned ({'|'.join(mine.texts)[:60]} and "
-            f"{'|'.join(theirs.texts)[:60]}); give clean_span and corrupted_span"
+            f"{len(clean)} and {len(corrupted)} words cannot be aligned "
+            f"({'|'.join(mine.texts)[:60]} and {'|'.join(theirs.texts)[:60]}); "
+            "give clean_span and corrupted_span"
         )
     partner = [-1] * len(mine)
-    for a, b in zip(own, other, strict=True):
+    for a, b in zip(clean, corrupted, strict=True):
         for i, j in zip(reversed(a), reversed(b), strict=False):
             partner[i] = j
     return tuple(partner)
@@ -296,11 +296,11 @@ def _by_words(mine: Tokens, theirs: Tokens) -> tuple[int, ...]:
 
 def _words(tokens: Tokens) -> list[list[int]]:
     """Positions by word; a token that belongs to none is one of its own."""
-    places: dict[tuple[str, int], list[int]] = {}
-    for place, word in enumerate(tokens.words):
-        key = ("word", word) if word >= 0 else ("special", place)
-        places.setdefault(key, []).append(place)
-    return list(places.values())
+    positions: dict[tuple[str, int], list[int]] = {}
+    for position, word in enumerate(tokens.words):
+        key = ("word", word) if word >= 0 else ("special", position)
+        positions.setdefault(key, []).append(position)
+    return list(positions.values())
 
 
 LEAST = 8  # from fewer pairs a task says nothing
@@ -385,8 +385,8 @@ class TaskWords:
 def induction(words: TaskWords) -> Pair:
     """Random words, and some of them again; another word followed then."""
 
-    def replaced(first: list[int], again: slice, other: int) -> tuple[list[int], int]:
-        return [*first[: again.stop], other, *first[again.stop + 1 :]], other
+    def replaced(first: list[int], repeat: slice, substitute: int) -> tuple[list[int], int]:
+        return [*first[: repeat.stop], substitute, *first[repeat.stop + 1 :]], substitute
 
     return _repeated(words, replaced)
 
@@ -394,8 +394,8 @@ def induction(words: TaskWords) -> Pair:
 def induction_swap(words: TaskWords) -> Pair:
     """Return the same words, and two of them swapped, so that another one of them followed then."""
 
-    def swapped(first: list[int], again: slice, _: int) -> tuple[list[int], int]:
-        changed, first_again, last = list(first), again.start, again.stop - 1
+    def swapped(first: list[int], repeat: slice, _: int) -> tuple[list[int], int]:
+        changed, first_again, last = list(first), repeat.start, repeat.stop - 1
         changed[first_again], changed[last] = first[last], first[first_again]
         return changed, first[first_again + 1]
 
@@ -413,32 +413,32 @@ def _repeated(
     count = half * AGAIN // HALF
     if count < 3 or len(pool) <= half:
         raise ModelError(f"{source.info.model} has no room or no tokens for a repeated sequence")
-    *first, other = draw.sample(pool, half + 1)
+    *first, substitute = draw.sample(pool, half + 1)
     behind = (half - count - 1) // 2 if words.masked else 0
     begin = draw.randrange(half - count - behind)
-    again = slice(begin, begin + count)
-    changed, against = change(first, again, other)
-    before = () if start is None else (start,)
-    after: tuple[int, ...] = ()
+    repeat = slice(begin, begin + count)
+    changed, against = change(first, repeat, substitute)
+    prefix = () if start is None else (start,)
+    suffix: tuple[int, ...] = ()
     if words.masked:
         mask = trials.mask_id(source)
         closing = sorted(added - {start, mask})
-        after = (mask, *first[again.stop + 1 :][:behind], *closing[:1])
-    clean, corrupted = ((*before, *some, *first[again], *after) for some in (first, changed))
-    return Pair(clean, corrupted, first[again.stop], against)
+        suffix = (mask, *first[repeat.stop + 1 :][:behind], *closing[:1])
+    clean, corrupted = ((*prefix, *run, *first[repeat], *suffix) for run in (first, changed))
+    return Pair(clean, corrupted, first[repeat.stop], against)
 
 
 def ioi(words: TaskWords) -> Pair | None:
     """Indirect object identification: who of two is not named again."""
-    names, places, things = map(words.single, (NAMES, PLACES, THINGS))
-    if len(names) < 4 or not places or not things:
+    names, places, items = map(words.single, (NAMES, PLACES, THINGS))
+    if len(names) < 4 or not places or not items:
         return None
     a, b = words.draw.sample(names, 2)
     choose = words.draw.choice
-    template, place, thing = choose(_IOI), choose(places), choose(things)
+    template, location, item = choose(_IOI), choose(places), choose(items)
     subject, indirect = words.draw.sample([a, b], 2)  # ABBA and BABA
     clean, corrupted = (
-        template.format(a=a, b=b, s=s, place=place, thing=thing) for s in (subject, indirect)
+        template.format(a=a, b=b, s=s, place=location, thing=item) for s in (subject, indirect)
     )
     return words.pair(clean, corrupted, indirect, subject)
 
@@ -448,14 +448,14 @@ def agreement(words: TaskWords) -> Pair | None:
     nouns, verbs = words.both(NOUNS), words.both(VERBS)
     if len(nouns) < 4 or not verbs:
         return None
-    noun, other = words.draw.sample(nouns, 2)
+    noun, between = words.draw.sample(nouns, 2)
     template, verb, plural = (
         words.draw.choice(_AGREEMENT),
         words.draw.choice(verbs),
         words.draw.randrange(2),
     )
     clean, corrupted = (
-        template.format(noun=noun[number], other=other[1 - plural])
+        template.format(noun=noun[number], other=between[1 - plural])
         for number in (plural, 1 - plural)
     )
     return words.pair(clean, corrupted, verb[plural], verb[1 - plural], " old.")
@@ -466,9 +466,9 @@ def gender(words: TaskWords) -> Pair | None:
     people = words.both(PEOPLE)
     if len(people) < 3 or not words.both([("he", "she")]):
         return None
-    who, template = words.draw.choice(people), words.draw.choice(_GENDER)
+    person, template = words.draw.choice(people), words.draw.choice(_GENDER)
     side = words.draw.randrange(2)
-    clean, corrupted = (template.format(who=who[n]) for n in (side, 1 - side))
+    clean, corrupted = (template.format(who=person[n]) for n in (side, 1 - side))
     return words.pair(clean, corrupted, ("he", "she")[side], ("she", "he")[side], " was there.")
 
 

@@ -13,7 +13,7 @@ run and d the donor, and δ = (z_s(d) - z_s(b)) W_O,s what the sender s would wr
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -70,10 +70,10 @@ def read_paths(
                 "logits"
             )
         senders = select(_all(parts[0]), layout)
-        some = [path for sender in senders for path in _onward(sender, parts[1], layout, shared)]
-        if not some:
+        onward = [path for sender in senders for path in _onward(sender, parts[1], layout, shared)]
+        if not onward:
             raise SelectionError(f"{text[:40]!r}: no receiver is in a layer after its sender")
-        paths |= dict.fromkeys(some)
+        paths |= dict.fromkeys(onward)
     return tuple(paths)
 
 
@@ -100,13 +100,13 @@ def _onward(
     for head in select(_all(receivers), layout):
         if head.layer <= sender.layer:
             continue
-        each = layout.heads[head.site.kind][head.layer] // shared[head.site]
+        group_size = layout.heads[head.site.kind][head.layer] // shared[head.site]
         for side in sides:
             if side == "q":
                 yield Path(sender, (head,), side, head.index)
             else:
-                row = head.index // each
-                heads = tuple(Head(head.site, row * each + n) for n in range(each))
+                row = head.index // group_size
+                heads = tuple(Head(head.site, row * group_size + n) for n in range(group_size))
                 yield Path(sender, heads, side, row)
 
 
@@ -155,10 +155,10 @@ def written(source: Source, values: Mapping[Site, Array], head: Head) -> Array:
     """Get what a head writes, z W_O: [N, T, D], of outputs [N, H, T, d_v] by layer, before W_O."""
     weight = source.output(head.site).weight
     assert weight is not None
-    own = values[head.site][:, head.index]
-    matrix: Array = arrays.of(own).cast(arrays.converted(weight[head.index], own), own.dtype)
-    with one_thread_for(own):
-        return own @ matrix
+    z = values[head.site][:, head.index]
+    matrix: Array = arrays.of(z).cast(arrays.converted(weight[head.index], z), z.dtype)
+    with one_thread_for(z):
+        return z @ matrix
 
 
 def sweep(
@@ -174,15 +174,15 @@ def sweep(
     base, source = runs.base(direction), bench.source
     aside = 0 if bench.metric.function is not None else source.concurrent
     count = beside(aside)
-    entered = _Entered(source, base, runs.donor(direction), mlps)
-    entered.prepare(dict.fromkeys(path.sender for path in paths), count)
+    senders = list(dict.fromkeys(path.sender for path in paths))
+    entered = _Entered(source, (base, runs.donor(direction)), mlps, senders, count)
     room = len(base.batch) * base.states[0].shape[1]
     at_once = max(1, (tokens // ASIDE if aside else tokens) // room)
     last = len(base.states) - 1
 
-    def measured(some: tuple[tuple[int, Side], list[int]]) -> NDArray[np.float64]:
+    def measured(group: tuple[tuple[int, Side], list[int]]) -> NDArray[np.float64]:
         """Run the paths of one pass: the metric [n, N]."""
-        (layer, _), numbers = some
+        (layer, _), numbers = group
         ends = _ends(bench, base, [paths[n] for n in numbers], layer, entered)
         return arrays.to_numpy(bench.values(ends, runs)).reshape(len(numbers), -1)
 
@@ -198,23 +198,23 @@ def _ends(
     bench: PatchBench, base: PatchRun, paths: Sequence[Path], layer: int, entered: _Entered
 ) -> Array:
     """Run n paths to one input of heads in one layer, or all to the logits; see ``forward``."""
-    batch, at = list(base.batch) * len(paths), np.tile(base.at, len(paths))
+    batch, positions = list(base.batch) * len(paths), np.tile(base.at, len(paths))
     site = paths[0].site
     if site is None:
         states = [entered(path.sender, layer) for path in paths]
         start = Start(layer, arrays.of(states[0]).xp.concatenate(states))
-        return bench.forward(batch, at, ForwardRequest(start=start))[1]
+        return bench.forward(batch, positions, ForwardRequest(start=start))[1]
     side: Part = paths[0].side  # type: ignore[assignment]
     senders = list(dict.fromkeys(path.sender for path in paths))
-    values = _input(bench.source, base, site, side, [entered(one, layer) for one in senders])
-    on = arrays.of(values)
-    share = on.zeros((len(paths), len(base.batch), values.shape[2]), values.dtype, values)
+    values = _input(bench.source, base, site, side, [entered(sender, layer) for sender in senders])
+    lib = arrays.of(values)
+    share = lib.zeros((len(paths), len(base.batch), values.shape[2]), values.dtype, values)
     for number, path in enumerate(paths):
         share[number, :, path.row] = 1
-    theirs = on.xp.concatenate([values[senders.index(path.sender)] for path in paths])
+    theirs = lib.xp.concatenate([values[senders.index(path.sender)] for path in paths])
     donors = {site: [Donor(side, theirs, share.reshape(-1, share.shape[2]))]}
     start = Start(layer, base.states[layer])
-    return bench.forward(batch, at, ForwardRequest(donors=donors, start=start))[1]
+    return bench.forward(batch, positions, ForwardRequest(donors=donors, start=start))[1]
 
 
 def _input(
@@ -235,62 +235,45 @@ def _input(
 class _Entered:
     """What enters a layer with a sender's difference and all other heads as in the base run."""
 
-    def __init__(self, source: Source, base: PatchRun, donor: PatchRun, mlps: Mlps) -> None:
-        self.source, self.base, self.donor, self.mlps = source, base, donor, mlps
-        self._states: dict[Head, tuple[Array, ...]] = {}
-        self._difference: dict[Head, Array] = {}
-
-    def prepare(self, senders: Collection[Head], count: int) -> None:
+    def __init__(
+        self, source: Source, runs: tuple[PatchRun, PatchRun], mlps: Mlps, senders: Sequence[Head],
+        count: int,
+    ) -> None:  # fmt: skip
         """Run what has to run for some senders, ``count`` passes side by side."""
-        each = list(senders)
-        if self.mlps == "free":
-            self._states |= zip(each, side_by_side(self._free, each, count), strict=True)
-            return
-        for sender in each:
-            theirs, own = (
-                written(self.source, outputs(run), sender) for run in (self.donor, self.base)
-            )
-            self._difference[sender] = theirs - own
+        self.source, (self.base, self.donor), self.mlps = source, runs, mlps
+        run = self._free if mlps == "free" else self._difference
+        self._states = dict(zip(senders, side_by_side(run, senders, count), strict=True))
 
     def __call__(self, sender: Head, layer: int) -> Array:
         """[N, T, D]; the number of layers for what leaves the last one."""
         if self.mlps == "frozen":
-            return self.base.states[layer] + self._difference[sender]
+            return self.base.states[layer] + self._states[sender][0]
         return self._states[sender][layer - sender.layer]
+
+    def _difference(self, sender: Head) -> tuple[Array, ...]:
+        """Return what the sender writes differently."""
+        theirs, ours = (
+            written(self.source, outputs(run), sender) for run in (self.donor, self.base)
+        )
+        return (theirs - ours,)
 
     def _free(self, sender: Head) -> tuple[Array, ...]:
         """Return the states from the sender's layer on, MLPs free."""
-        base, donors = self.base, {}
-        for site, own in base.values["z"].items():
-            if site.layer < sender.layer:
-                continue
-            donors[site] = [_whole("z", own)]
-            if (gate := base.values.get("gate", {}).get(site)) is not None:
-                donors[site].append(_whole("gate", gate))
-        own, theirs = base.values["z"][sender.site], self.donor.values["z"][sender.site]
-        first = _whole("z", _exchanged(own, theirs, sender.index))
-        donors[sender.site] = [first, *self._gates(sender)]
-        start = Start(sender.layer, base.states[sender.layer])
+        donors: dict[Site, list[Donor]] = {}
+        parts: tuple[Part, ...] = ("z", "gate")
+        for part in parts:
+            for site, ours in self.base.values.get(part, {}).items():
+                mixed: Array = arrays.of(ours).copied(ours)
+                if site == sender.site:
+                    mixed[:, sender.index] = self.donor.values[part][site][:, sender.index]
+                if site.layer >= sender.layer:
+                    donors.setdefault(site, []).append(_whole(part, mixed))
+        start = Start(sender.layer, self.base.states[sender.layer])
         request = ForwardRequest(donors=donors, start=start, states=True)
-        return self.source.forward(base.batch, request=request).states
-
-    def _gates(self, sender: Head) -> list[Donor]:
-        """Give gates of the sender's layer, its own of the donor run; nothing where it has none."""
-        own = self.base.values.get("gate", {}).get(sender.site)
-        if own is None:
-            return []
-        theirs = self.donor.values["gate"][sender.site]
-        return [_whole("gate", _exchanged(own, theirs, sender.index))]
+        return self.source.forward(self.base.batch, request=request).states
 
 
 def _whole(part: Part, values: Array) -> Donor:
     """Values in place of those of every head."""
-    on = arrays.of(values)
-    return Donor(part, values, on.full(tuple(values.shape[:2]), 1, values.dtype, values))
-
-
-def _exchanged(own: Array, theirs: Array, head: int) -> Array:
-    """Return a run's values [N, H, T, d] with another's of one head."""
-    mixed: Array = arrays.of(own).copied(own)
-    mixed[:, head] = theirs[:, head]
-    return mixed
+    lib = arrays.of(values)
+    return Donor(part, values, lib.full(tuple(values.shape[:2]), 1, values.dtype, values))

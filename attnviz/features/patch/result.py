@@ -366,5 +366,5 @@ class Patch(Renderable, Result):
     def __repr__(self) -> str:
         named = [(effect.name, effect.first) for effect in self.ranked()]
         named += [(edge.name(self.layout), edge.first) for edge in self.strongest()]
-        most = ", ".join(f"{name} {share.share:+.3f}" for name, share in named[:3])
-        return f"<Patch {self.source.model}, {self.task}, {self.pairs} pairs: {most}>"
+        leading = ", ".join(f"{name} {share.share:+.3f}" for name, share in named[:3])
+        return f"<Patch {self.source.model}, {self.task}, {self.pairs} pairs: {leading}>"

@@ -52,11 +52,6 @@ class PairMetric:
     unit: str  # for reports
     function: Function | None = None  # of a custom metric
 
-    @property
-    def difference(self) -> bool:
-        """Whether two logits of a run are enough."""
-        return self.function is None and self.name == "logit-diff"
-
     def of(self, logits: Array, clean: Array, pairs: Sequence[PreparedPair]) -> Array:
         """Return a value for each run, float64 [n · N]; of a function of a user's, a tensor.
 
@@ -67,12 +62,12 @@ class PairMetric:
         if self.function is not None:
             import torch
 
-            each = zip(arrays.to_torch(logits), list(pairs) * runs, strict=True)
-            return torch.stack([self._one(row, ready) for row, ready in each])
+            items = zip(arrays.to_torch(logits), list(pairs) * runs, strict=True)
+            return torch.stack([self._one(row, ready) for row, ready in items])
         picked = [(pair.answer, pair.against or 0) for pair in pairs] * runs
-        answers, others = zip(*picked, strict=True)
+        answers, competitors = zip(*picked, strict=True)
         full = clean if runs == 1 else arrays.of(clean).xp.tile(clean, (runs, 1))
-        return values_of(self.name, logits, answers, others, full)
+        return values_of(self.name, logits, answers, competitors, full)
 
     def _one(self, logits: Tensor, ready: PreparedPair) -> Tensor:
         from torch import Tensor
@@ -100,16 +95,16 @@ def _number(value: object) -> Tensor | None:
         return None
 
 
-def metric_of(given: str | Function | None, pairs: Sequence[PreparedPair]) -> PairMetric:
+def metric_of(metric: str | Function | None, pairs: Sequence[PreparedPair]) -> PairMetric:
     """Choose the metric asked for, or the logit difference where all pairs have both tokens."""
     users = {user.name: user for user in USERS.values() if user.of == "pairs"}
-    if callable(given):
-        user = given_metric(given, "pairs")
+    if callable(metric):
+        user = given_metric(metric, "pairs")
         return PairMetric(user.name, user.unit, user.function)
-    if given in users:
-        return PairMetric(given, users[given].unit, users[given].function)
+    if metric in users:
+        return PairMetric(metric, users[metric].unit, users[metric].function)
     missing = [pair.number + 1 for pair in pairs if pair.against is None]
-    name = given or ("log-prob" if missing else "logit-diff")
+    name = metric or ("log-prob" if missing else "logit-diff")
     if name not in OF_PAIRS:
         raise UsageError(f"unknown metric {name!r}; choose one of {', '.join((*OF_PAIRS, *users))}")
     if name == "logit-diff" and missing:
@@ -156,7 +151,7 @@ class PatchBench:
     def forward(
         self,
         batch: Sequence[Inputs],
-        at: Integers,
+        positions: Integers,
         request: ForwardRequest = PLAIN,
         observers: Sequence[Observer] = (),
     ) -> tuple[Output, Array]:
@@ -165,7 +160,7 @@ class PatchBench:
         Logits where the way from states to them is not known, see :meth:`logits`.
         """
         head = self._readout is not None
-        request = replace(request, hidden=head, logits=not head, ends=np.asarray(at))
+        request = replace(request, hidden=head, logits=not head, ends=np.asarray(positions))
         output = self.source.forward(batch, observers, request)
         ends = output.hidden if head else output.logits
         assert ends is not None
@@ -177,21 +172,22 @@ class PatchBench:
         if readout is None:
             return ends
         assert readout.table is not None
-        on = arrays.of(ends)
+        lib = arrays.of(ends)
         with contextlib.nullcontext() if grad else arrays.no_gradients(), one_thread_for(ends):
             ends = ends if readout.factor == 1 else ends * readout.factor
             table = arrays.converted(readout.table, ends)
             bias = None if readout.bias is None else arrays.converted(readout.bias, ends)
-            return on.linear(ends, table, bias)
+            return lib.linear(ends, table, bias)
 
     def values(self, ends: Array, runs: RunPair) -> Array:
         """Return the metric of what n passes of pairs end with, float64 [n · N]."""
-        readout, on = self._readout, arrays.of(ends)
-        if readout is None or not self.metric.difference or on.is_half(ends):
+        readout, lib = self._readout, arrays.of(ends)
+        two = self.metric.function is None and self.metric.name == "logit-diff"
+        if readout is None or not two or lib.is_half(ends):
             return self.metric.of(self.logits(ends), runs.clean.logits, runs.pairs)
         assert readout.table is not None
         tokens = [(pair.answer, pair.against or 0) for pair in runs.pairs]
-        ids = on.asarray(tokens * (len(ends) // len(tokens)), on.int64, readout.table)
+        ids = lib.asarray(tokens * (len(ends) // len(tokens)), lib.int64, readout.table)
         with arrays.no_gradients():
             rows = arrays.exact(arrays.converted(readout.table[ids], ends))  # [n · N, 2, D]
             pair = (arrays.exact(ends)[:, None] * rows).sum(-1) * readout.factor
@@ -202,19 +198,19 @@ class PatchBench:
     def run(
         self,
         batch: Sequence[Inputs],
-        at: Sequence[int],
+        positions: Sequence[int],
         parts: Collection[Kept],
         *,
         mlps: bool = False,
     ) -> PatchRun:
         """One of the two runs, with what is to be taken from it."""
         source = self.source
-        places = np.array(at, np.int64)
+        ends_at = np.array(positions, np.int64)
         activations = Activations(parts, source.layout.sites)
         request = ForwardRequest(states=source.start_kind is not None, mlps=mlps)
-        output, ends = self.forward(batch, places, request, [activations] if parts else [])
+        output, ends = self.forward(batch, ends_at, request, [activations] if parts else [])
         return PatchRun(
-            tuple(batch), places, activations.values, output.states, output.mlps, ends,
+            tuple(batch), ends_at, activations.values, output.states, output.mlps, ends,
             self.logits(ends),
         )  # fmt: skip
 
@@ -230,11 +226,9 @@ class RunPair:
     pairs: tuple[PreparedPair, ...]  # the batch
     clean: PatchRun  # the run on the clean prompts
     corrupted: PatchRun  # that on the corrupted ones
-    # where sets of heads that were patched alone in their passes came to: the states [N, T, D]
-    # behind the first layers, or the metric [N] behind all
-    reached: Mapping[Direction, dict[Prefix, Any]] = field(
-        default_factory=lambda: {"denoise": {}, "noise": {}}
-    )
+    # where sets of heads that were patched alone in their passes came to, by direction, component
+    # and selected positions: the states [N, T, D] behind the first layers, or the metric [N]
+    reached: dict[tuple[Direction, str, str], dict[Prefix, Any]] = field(default_factory=dict)
 
     def base(self, direction: Direction) -> PatchRun:
         """Return the run that is patched."""
@@ -253,11 +247,11 @@ class RunPair:
             partner = list(pair.partner)
             if direction == "denoise":
                 length = pair.lengths[1]
-                back = [-1] * length
+                inverse = [-1] * length
                 for mine, theirs in enumerate(partner):
                     if theirs >= 0:
-                        back[theirs] = mine
-                partner = back
+                        inverse[theirs] = mine
+                partner = inverse
             rows.append(partner)
         return np.array(rows, np.int64)
 
@@ -278,7 +272,7 @@ def both(
     return RunPair(tuple(pairs), clean, corrupted)
 
 
-def batches(pairs: Sequence[PreparedPair], tokens: int, most: int = 16) -> list[tuple[int, ...]]:
+def batches(pairs: Sequence[PreparedPair], tokens: int, limit: int = 16) -> list[tuple[int, ...]]:
     """Numbers of pairs in batches of the same two lengths, by these alone."""
     by_length: dict[tuple[int, int], list[int]] = {}
     for number, pair in enumerate(pairs):
@@ -286,6 +280,6 @@ def batches(pairs: Sequence[PreparedPair], tokens: int, most: int = 16) -> list[
     chunks = []
     for lengths in sorted(by_length):
         numbers = by_length[lengths]
-        size = max(1, min(most, tokens // max(lengths)))
+        size = max(1, min(limit, tokens // max(lengths)))
         chunks += [tuple(numbers[n : n + size]) for n in range(0, len(numbers), size)]
     return chunks

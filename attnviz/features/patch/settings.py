@@ -148,8 +148,8 @@ class PatchSettings(Splitting):
     @property
     def circuit_size(self) -> int | None:
         """How many heads the circuit has; None for as few as are faithful enough."""
-        written = str(self.circuit)
-        return int(written) if written.isdecimal() else None
+        text = str(self.circuit)
+        return int(text) if text.isdecimal() else None
 
     @property
     def faithful(self) -> float:
@@ -165,8 +165,8 @@ class PatchSettings(Splitting):
     @property
     def where(self) -> str:
         """Positions without blanks around them; empty for all."""
-        asked = "" if self.position is None else str(self.position)
-        return ",".join(place.strip() for place in asked.split(","))
+        text = "" if self.position is None else str(self.position)
+        return ",".join(part.strip() for part in text.split(","))
 
     @property
     def listed_paths(self) -> tuple[str, ...]:
@@ -222,14 +222,14 @@ class PatchSettings(Splitting):
                     Setting(name, given),
                 )
 
-    def _check_circuit(self, written: str) -> None:
+    def _check_circuit(self, text: str) -> None:
         """Raise UsageError for what is neither a number of heads nor a share of the effect."""
-        number = self.circuit_size if _SHARE.fullmatch(written) is None else self.faithful
-        if number is None or not number or (written.endswith("%") and number > 1):
+        number = self.circuit_size if _SHARE.fullmatch(text) is None else self.faithful
+        if number is None or not number or (text.endswith("%") and number > 1):
             raise UsageError(
                 "{circuit} takes auto, a share such as 90%, or a number of heads such as 5, not "
                 "{!r}",
-                written[:20],
+                text[:20],
                 circuit=...,
             )
 
@@ -238,8 +238,8 @@ class PatchSettings(Splitting):
         from attnviz.scoring.user_measures import FILLS
 
         if not isinstance(name, str) or name not in FILLS:
-            known = ", ".join(FILLS) or "none is registered"
-            raise UsageError("no fill is called {!r} ({})", name, known)
+            names = ", ".join(FILLS) or "none is registered"
+            raise UsageError("no fill is called {!r} ({})", name, names)
         if self.component != "z" or self.estimate or self.traced or self.circuit:
             raise UsageError(
                 "{fill} is of heads' outputs that are patched exactly; leave out {component}, "

@@ -90,11 +90,11 @@ def targets(
             )  # fmt: skip
         return _whole(source, component)
     groups = every_head(layout) if heads is None else read_groups(heads, layout, no_roles)
-    made: dict[str, Target] = {}
+    by_name: dict[str, Target] = {}
     for group in groups:
         target = _of_heads(group, component, layout, shared)
-        made.setdefault(target.name, target)
-    return tuple(made.values())
+        by_name.setdefault(target.name, target)
+    return tuple(by_name.values())
 
 
 def _check_gates(source: Source) -> None:
@@ -124,10 +124,10 @@ def _of_heads(
         return Target(group.name, component, group.heads, rows, layer)
     rows, heads = {}, list[Head]()
     for site in group.sites:
-        each = layout.heads[site.kind][site.layer] // shared[site]
-        mine = dict.fromkeys(head.index // each for head in group.heads if head.site == site)
+        group_size = layout.heads[site.kind][site.layer] // shared[site]
+        mine = dict.fromkeys(head.index // group_size for head in group.heads if head.site == site)
         rows[site] = tuple(mine)
-        heads += [Head(site, key * each + n) for key in mine for n in range(each)]
+        heads += [Head(site, key * group_size + n) for key in mine for n in range(group_size)]
     name = "+".join(map(layout.name, heads))
     if any(layout.heads[site.kind][site.layer] != shared[site] for site in group.sites):
         name = f"{_WORDS[component]} of {name}"
@@ -180,7 +180,7 @@ def trials(targets: Sequence[Target], by: str, positions: Sequence[int]) -> tupl
     """Return the runs: every target, at all positions at once or at each by itself."""
     if by == "head":
         return tuple(Patching(target) for target in targets)
-    return tuple(Patching(target, place) for target in targets for place in positions)
+    return tuple(Patching(target, position) for target in targets for position in positions)
 
 
 Floats = NDArray[np.float64]
@@ -193,19 +193,19 @@ def sweep(
     trials: Sequence[Patching],
     direction: Direction,
     *,
-    at: str = "",
+    selection: str = "",
     tokens: int = 4096,
     fill: UserFill | None = None,
 ) -> Floats:
     """Return the metric of every patched run, float64 [trials, N]."""
     base, source = runs.base(direction), bench.source
-    patches = _Patches(source, runs, direction, marked(runs, direction, at), fill)
+    patches = _Patches(source, runs, direction, marked(runs, direction, selection), fill)
     users = bench.metric.function is not None or fill is not None
     aside = 0 if users else source.concurrent
 
     def run(batch: Sequence[Inputs], request: ForwardRequest) -> Output:
-        at = np.tile(base.at, len(batch) // len(base.batch))
-        return Output(hidden=bench.forward(batch, at, request)[1])
+        ends = np.tile(base.at, len(batch) // len(base.batch))
+        return Output(hidden=bench.forward(batch, ends, request)[1])
 
     def metric(changed: Output, *_: int) -> Floats:
         assert changed.hidden is not None
@@ -216,28 +216,29 @@ def sweep(
     for number, trial in enumerate(trials):
         if layers and len({site.layer for site in trial.target.rows}) > 1:
             sets.setdefault(_prefix(trial, layers), []).append(number)
-    alone = sorted(set(range(len(trials))) - {n for alike in sets.values() for n in alike})
+    single = sorted(set(range(len(trials))) - {n for alike in sets.values() for n in alike})
     values = np.zeros((len(trials), len(base.batch)))
-    if alone:
-        each = [patches.one(trials[n]) for n in alone]
+    if single:
+        interventions = [patches.one(trials[n]) for n in single]
         start = Output(states=base.states)
-        found = sweep_interventions(
-            run, base.batch, each, metric, start, tokens=tokens, aside=aside
+        results = sweep_interventions(
+            run, base.batch, interventions, metric, start, tokens=tokens, aside=aside
         )
-        values[alone] = np.concatenate(found)
+        values[single] = np.concatenate(results)
     room = max(1, tokens // (len(base.batch) * max(item.length for item in base.batch)))
     ordered = [sets[key] for key in sorted(sets)]
     for first in range(0, len(ordered), room):
-        some = ordered[first : first + room]
-        reached: dict[Prefix, Any] = runs.reached[direction] if aside else {}
+        chunk = ordered[first : first + room]
+        key = (direction, trials[chunk[0][0]].target.component, selection)
+        reached = runs.reached.setdefault(key, {}) if aside else {}
         rows = patches.by_layer(
-            [trials[alike[0]] for alike in some],
+            [trials[alike[0]] for alike in chunk],
             lambda batch, request: metric(run(batch, request)),
             reached,
-            each=1 if aside else room,
+            pass_size=1 if aside else room,
             count=beside(aside),
         )
-        for alike, row in zip(some, rows, strict=True):
+        for alike, row in zip(chunk, rows, strict=True):
             values[alike] = row
     return values
 
@@ -251,46 +252,46 @@ def _prefix(trial: Patching, layers: int) -> Prefix:
     )
 
 
-def marked(runs: RunPair, direction: Direction, at: str) -> Bools | None:
+def marked(runs: RunPair, direction: Direction, selection: str) -> Bools | None:
     """Which positions of the base run are patched, bool [N, T]; None for all that have partners."""
     places, base = runs.places(direction), runs.base(direction)
-    if places is None and not at:
+    if places is None and not selection:
         return None
     length = max(item.length for item in base.batch)
     mask = np.ones((len(base.batch), length), np.bool_)
     if places is not None:
         mask &= places >= 0
-    if at:
+    if selection:
         chosen = np.zeros_like(mask)
         for row, pair in enumerate(runs.pairs):
-            chosen[row, list(positions(pair, direction, at))] = True
+            chosen[row, list(positions(pair, direction, selection))] = True
         mask &= chosen
     return mask
 
 
-def positions(pair: PreparedPair, direction: Direction, at: str) -> list[int]:
+def positions(pair: PreparedPair, direction: Direction, selection: str) -> list[int]:
     """Give positions of one pair's base run; what has a text or a name is of the clean prompt."""
     denoise = direction == "denoise"
     clean = predicted(pair.clean)
     base = predicted(pair.corrupted) if denoise else clean
     places: list[int] = []
-    for asked in [at] if clean.match(at, range(len(clean))) else at.split(","):
-        if asked == EVERY or asked.strip("-0123456789") == "":
-            places += base.locate(asked)
+    for part in [selection] if clean.match(selection, range(len(clean))) else selection.split(","):
+        if part == EVERY or part.strip("-0123456789") == "":
+            places += base.locate(part)
             continue
-        mine = pair.span if asked == "span" else clean.locate(asked)
-        places += [pair.partner[place] for place in mine] if denoise else mine
-    return [place for place in places if place >= 0]
+        mine = pair.span if part == "span" else clean.locate(part)
+        places += [pair.partner[position] for position in mine] if denoise else mine
+    return [position for position in places if position >= 0]
 
 
 def moved(values: Array, places: Integers | None) -> Array:
     """Another run's values [N, heads, T, width] at the places of this run's positions."""
     if places is None:
         return values
-    on = arrays.of(values)
-    items = on.arange(0, len(values), on.int64, values)[:, None]
-    taken = values.swapaxes(1, 2)[items, on.asarray(places.clip(0), on.int64, values)]
-    return on.contiguous(taken.swapaxes(1, 2))
+    lib = arrays.of(values)
+    items = lib.arange(0, len(values), lib.int64, values)[:, None]
+    rows = values.swapaxes(1, 2)[items, lib.asarray(places.clip(0), lib.int64, values)]
+    return lib.contiguous(rows.swapaxes(1, 2))
 
 
 class _Patches:
@@ -301,10 +302,10 @@ class _Patches:
         source: Source,
         runs: RunPair,
         direction: Direction,
-        where: Bools | None,
+        mask: Bools | None,
         fill: UserFill | None = None,
     ) -> None:
-        self.source, self.fill, self.where = source, fill, where
+        self.source, self.fill, self.mask = source, fill, mask
         self.base, self.donor = runs.base(direction), runs.donor(direction)
         self.places = runs.places(direction)
         self._values: dict[tuple[Site, Part], Array] = {}
@@ -321,14 +322,14 @@ class _Patches:
         trials: Sequence[Patching],
         metric: Callable[[Sequence[Inputs], ForwardRequest], Floats],
         reached: dict[Prefix, Any],
-        each: int,
+        pass_size: int,
         count: int,
     ) -> list[Floats]:
         """Run sets of heads layer by layer, those that are alike so far as one.
 
         ``metric`` runs the last layer and gives a row for each set; ``reached``: what sets that
-        were run before came to, as :class:`RunPair` keeps it; ``each``: sets of a pass at most;
-        ``count``: passes side by side.
+        were run before came to, as :class:`RunPair` keeps it; ``pass_size``: sets of a pass at
+        most; ``count``: passes side by side.
         """
         states, batch = self.base.states, list(self.base.batch)
         last = len(states) - 2
@@ -344,16 +345,16 @@ class _Patches:
             if layer == last:
                 return list(metric(batch * len(sets), request))
             request = replace(request, hidden=False, states=True)
-            left = self.source.forward(batch * len(sets), request=request).states[-1]
-            return [left[n : n + len(batch)] for n in range(0, len(left), len(batch))]
+            leaving = self.source.forward(batch * len(sets), request=request).states[-1]
+            return [leaving[n : n + len(batch)] for n in range(0, len(leaving), len(batch))]
 
         missing = [trial for trial in trials if _prefix(trial, last + 1) not in reached]
         for layer in range(last + 1):
             sets = {prefix: trial for trial in missing if any(prefix := _prefix(trial, layer + 1))}
             new = [(prefix, trial) for prefix, trial in sets.items() if prefix not in reached]
-            passes = [new[first : first + each] for first in range(0, len(new), each)]
-            for some, ends in zip(passes, side_by_side(passed, passes, count), strict=True):
-                reached |= zip((prefix for prefix, _ in some), ends, strict=True)
+            passes = [new[first : first + pass_size] for first in range(0, len(new), pass_size)]
+            for group, ends in zip(passes, side_by_side(passed, passes, count), strict=True):
+                reached |= zip((prefix for prefix, _ in group), ends, strict=True)
             if sum(int(values.nbytes) for values in reached.values()) > MEMORY:
                 for prefix in [x for x in reached if x not in sets and len(x) <= last]:
                     del reached[prefix]
@@ -374,13 +375,13 @@ class _Patches:
             theirs = self._theirs(site, part)
             size: tuple[int, ...] = theirs.shape[1:2]
             mask: Bools | bool = True
-            if self.where is not None or trial.position is not None:
+            if self.mask is not None or trial.position is not None:
                 size = theirs.shape[1:3]
                 mask = self._mask(trial, theirs.shape[2])[:, None]
             share = np.zeros((count, *size), np.float32)
             share[:, list(rows)] = mask
-            whole = arrays.of(theirs).asarray(share, theirs.dtype, theirs)
-            donors.setdefault(site, []).append(Donor(part, theirs, whole))
+            shares = arrays.of(theirs).asarray(share, theirs.dtype, theirs)
+            donors.setdefault(site, []).append(Donor(part, theirs, shares))
         return ForwardRequest(donors=donors)
 
     def _theirs(self, site: Site, part: Part) -> Array:
@@ -402,8 +403,8 @@ class _Patches:
         """Choose what takes a place: the other run's values [N, H, T, d], or a user's."""
         if self.fill is None:
             return theirs
-        own, others = (z.swapaxes(1, 2) for z in (self.base.values["z"][site], theirs))
-        return filled(self.fill, self.base.batch, site, own, others).swapaxes(1, 2)
+        ours, replacements = (z.swapaxes(1, 2) for z in (self.base.values["z"][site], theirs))
+        return filled(self.fill, self.base.batch, site, ours, replacements).swapaxes(1, 2)
 
     def _mask(self, trial: Patching, length: int) -> Bools:
         """Bool [N, length], which positions one trial patches."""
@@ -411,18 +412,18 @@ class _Patches:
         if trial.position is not None:
             mask = np.zeros((count, length), np.bool_)
             mask[:, trial.position] = True
-            return mask if self.where is None else mask & self.where
-        if self.where is not None:
-            return self.where
+            return mask if self.mask is None else mask & self.mask
+        if self.mask is not None:
+            return self.mask
         return np.ones((count, length), np.bool_)
 
     def _state(self, trial: Patching, layer: int) -> Array:
         """Return the states [N, T, D] that a patched residual stream or MLP leaves."""
         base, donor = self.base, self.donor
-        own, mlp = base.states[layer], trial.target.component == "mlp"
-        on = arrays.of(own)
-        given = donor.mlps[layer - 1] if mlp else donor.states[layer]
-        theirs = arrays.converted(moved(given[:, None], self.places)[:, 0], own)
-        changed = own - base.mlps[layer - 1] + theirs if mlp else theirs
-        mask = on.asarray(self._mask(trial, own.shape[1])[..., None], on.bool_, own)
-        return on.xp.where(mask, changed, own)
+        ours, mlp = base.states[layer], trial.target.component == "mlp"
+        lib = arrays.of(ours)
+        donated = donor.mlps[layer - 1] if mlp else donor.states[layer]
+        theirs = arrays.converted(moved(donated[:, None], self.places)[:, 0], ours)
+        changed = ours - base.mlps[layer - 1] + theirs if mlp else theirs
+        mask = lib.asarray(self._mask(trial, ours.shape[1])[..., None], lib.bool_, ours)
+        return lib.xp.where(mask, changed, ours)

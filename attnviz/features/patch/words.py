@@ -74,19 +74,19 @@ def title(result: records.Patch) -> str:
 
 def nouns(result: records.Patch) -> str:
     """Return what was patched, as the plural of a name."""
-    whole = {"attention": "attention sublayers", "mlp": "MLPs", "residual": "residual states"}
-    return whole.get(result.component, "heads")
+    names = {"attention": "attention sublayers", "mlp": "MLPs", "residual": "residual states"}
+    return names.get(result.component, "heads")
 
 
-def share(known: records.PatchShare | None) -> str:
+def share(measured: records.PatchShare | None) -> str:
     """``+0.231``, with the digits that its interval leaves known; empty for none."""
-    if known is None:
+    if measured is None:
         return ""
-    low, high = known.low, known.high
+    low, high = measured.low, measured.high
     if low is None or high is None or high <= low:
-        return signed(known.share, 3, 3)
+        return signed(measured.share, 3, 3)
     decimals = max(1, min(4, 1 - math.floor(math.log10((high - low) / 2))))
-    text = f"{known.share:+.{decimals}f}"
+    text = f"{measured.share:+.{decimals}f}"
     return "0" if float(text) == 0 else text.replace("-", MINUS)
 
 
@@ -118,25 +118,25 @@ def percent(value: float) -> str:
 def model_does(result: records.Patch) -> str:
     """Return the first line: whether the model does the task at all."""
     clean, corrupted = (_side(result, side) for side in (result.clean, result.corrupted))
-    what = f" ({TASKS[result.task].title})" if result.task in TASKS else ""
-    of = "" if result.task == "pairs" else f"{result.task}{what}, "
-    said = (
+    title = f" ({TASKS[result.task].title})" if result.task in TASKS else ""
+    of = "" if result.task == "pairs" else f"{result.task}{title}, "
+    sentence = (
         "the answer wins"
         if result.clean.wins is not None
         else "the answer is the most probable token"
     )
     return (
-        f"{of}{counted(result.pairs, 'pair')}: {said} in {percent(result.clean.accuracy)} of the "
-        f"clean prompts ({clean}) and in {percent(result.corrupted.accuracy)} of the corrupted "
+        f"{of}{counted(result.pairs, 'pair')}: {sentence} in {percent(result.clean.accuracy)} of "
+        f"the clean prompts ({clean}) and in {percent(result.corrupted.accuracy)} of the corrupted "
         f"ones ({corrupted})"
     )
 
 
 def _side(result: records.Patch, score: records.TaskScore) -> str:
-    known = ""
+    ends = ""
     if score.low is not None and score.high is not None:
-        known = f" [{score.low:.3g}, {score.high:.3g}]"
-    return f"{metric(result)} {score.mean:.3g}{known}".replace("-", MINUS).replace(
+        ends = f" [{score.low:.3g}, {score.high:.3g}]"
+    return f"{metric(result)} {score.mean:.3g}{ends}".replace("-", MINUS).replace(
         f"log{MINUS}prob", "log-prob"
     )
 
@@ -153,35 +153,34 @@ def quote(result: records.Patch) -> str:
     sure = [effect for effect in result.effects if effect.first.sure]
     of = "" if result.task == "pairs" else f" of {result.task}"
     pairs = f"On {counted(result.pairs, 'pair')}{of}"
-    what = metric(result)
-    parts = [part for part in (_restores(result, first, what), _removes(result, first)) if part]
-    said = f"{pairs}, {', and '.join(parts)}"
+    parts = [part for part in (_restores(result, first), _removes(result, first)) if part]
+    sentence = f"{pairs}, {', and '.join(parts)}"
     if result.family > 1 and first.first.joint_low is not None:
         direction = "restores" if first.denoise else "removes"
-        said += (
+        sentence += (
             f"; of {len(result.effects)} {nouns(result)}, {len(sure)} "
             f"{direction if len(sure) == 1 else direction[:-1]} a share that differs from 0"
         )
-        return said + _would_show(result) + "."
-    return said + "."
+        return sentence + _would_show(result) + "."
+    return sentence + "."
 
 
 def _would_show(result: records.Patch) -> str:
     """Say how many others would have been told from 0: ``, and of the others 4 % would show``."""
-    others = [effect.first for effect in result.effects if not effect.first.sure]
-    known = [share.detectable for share in others if share.detectable is not None]
-    return f", and of the others {percent(max(known))} would have shown" if known else ""
+    unsure = [effect.first for effect in result.effects if not effect.first.sure]
+    detectable = [share.detectable for share in unsure if share.detectable is not None]
+    return f", and of the others {percent(max(detectable))} would have shown" if detectable else ""
 
 
-def _restores(result: records.Patch, first: records.PatchEffect, what: str) -> str:
+def _restores(result: records.Patch, first: records.PatchEffect) -> str:
     share = first.denoise
     if share is None:
         return ""
-    known = interval_percent(share)
+    ends = interval_percent(share)
     verb = "restore" if _many(result, first) else "restores"
     return (
         f"{subject(result, first)} of the clean run alone {verb} {percent(share.share)} of the "
-        f"{what}{known}"
+        f"{metric(result)}{ends}"
     )
 
 
@@ -189,13 +188,13 @@ def _removes(result: records.Patch, first: records.PatchEffect) -> str:
     share = first.noise
     if share is None:
         return ""
-    known = interval_percent(share)
-    that, verb = ("those", "remove") if _many(result, first) else ("that", "removes")
+    ends = interval_percent(share)
+    pronoun, verb = ("those", "remove") if _many(result, first) else ("that", "removes")
     if first.denoise is not None:
-        return f"{that} of the corrupted run {verb} {percent(share.share)}{known}"
+        return f"{pronoun} of the corrupted run {verb} {percent(share.share)}{ends}"
     return (
         f"{subject(result, first)} of the corrupted run alone {verb} {percent(share.share)} of the "
-        f"{metric(result)}{known}"
+        f"{metric(result)}{ends}"
     )
 
 
@@ -271,29 +270,29 @@ def itself(result: records.Patch, circuit: records.Circuit) -> str:
 def null(result: records.Patch, circuit: records.Circuit) -> str:
     """Return what random circuits keep, and what they are drawn from."""
     size, heads = len(circuit.members), len(result.layout)
-    said = (
+    sentence = (
         f"{len(circuit.random)} circuits of {counted(size, 'head')} drawn alike from all {heads} "
         f"keep {percent(mean(circuit.random))} (at most {percent(max(circuit.random))})"
     )
     if circuit.random_outside:
         outside = circuit.random_outside
-        said += (
+        sentence += (
             f", {len(outside)} drawn from the {heads - size} others {percent(mean(outside))} (at "
             f"most {percent(max(outside))})"
         )
-    return said
+    return sentence
 
 
 def greedy(result: records.Patch, circuit: records.Circuit) -> str:
     """Return what the other way of choosing heads gives."""
-    other = circuit.greedy
-    if set(other.heads) == {member.head for member in circuit.members}:
+    alternative = circuit.greedy
+    if set(alternative.heads) == {member.head for member in circuit.members}:
         return "Chosen greedily, by what heads do together, they are the same."
-    names = ", ".join(map(result.layout.name, other.heads))
-    keep = "keeps" if len(other.heads) == 1 else "keep"
+    names = ", ".join(map(result.layout.name, alternative.heads))
+    keep = "keeps" if len(alternative.heads) == 1 else "keep"
     return (
         f"Chosen greedily, by what heads do together, {names} {keep} "
-        f"{percent(other.faithful.share)}."
+        f"{percent(alternative.faithful.share)}."
     )
 
 
@@ -320,10 +319,10 @@ def circuit_measure(result: records.Patch) -> str:
 
 def score(share: records.PatchShare) -> str:
     """``0.86 [0.79, 0.93]``."""
-    known = ""
+    ends = ""
     if share.low is not None and share.high is not None:
-        known = f" [{share.low:.2f}, {share.high:.2f}]"
-    return f"{share.share:.2f}{known}".replace("-", MINUS)
+        ends = f" [{share.low:.2f}, {share.high:.2f}]"
+    return f"{share.share:.2f}{ends}".replace("-", MINUS)
 
 
 def _quote_edge(result: records.Patch) -> str:
@@ -368,21 +367,21 @@ def tokens(result: records.Patch, direction: records.Direction | None = None) ->
 def measure(result: records.Patch) -> str:
     """Return what was measured, on what and how, in one line."""
     values = " and ".join(TOWARDS[direction] for direction in result.directions)
-    where = f" at {result.position}" if result.position else ""
-    what = f"patching the {COMPONENTS[result.component]}{where}"
+    position = f" at {result.position}" if result.position else ""
+    action = f"patching the {COMPONENTS[result.component]}{position}"
     if result.edges:
-        what = f"a head's difference along one path (MLPs between {result.mlps})"
+        action = f"a head's difference along one path (MLPs between {result.mlps})"
     parts = [
-        f"share of the {metric(result)}, clean {MINUS} corrupted, that {what} moves",
+        f"share of the {metric(result)}, clean {MINUS} corrupted, that {action} moves",
         values,
         counted(result.pairs, "pair"),
     ]
     if result.steps is not None:
-        how = f"EAP-IG, {result.steps} steps" if result.steps else "EAP"
-        parts.append(f"{result.estimated:,} paths estimated by {how}")
+        method = f"EAP-IG, {result.steps} steps" if result.steps else "EAP"
+        parts.append(f"{result.estimated:,} paths estimated by {method}")
     firsts = [effect.first for effect in result.effects] + [edge.first for edge in result.edges]
-    known = any(share.joint_low is not None for share in firsts)
-    if result.family > 1 and known and holds("patch: all at once", result.clusters):
+    joint = any(share.joint_low is not None for share in firsts)
+    if result.family > 1 and joint and holds("patch: all at once", result.clusters):
         parts.append(f"95 % intervals of the typical pair, for all {result.family:,} at once")
     if result.correlation is not None:
         parts.append(f"rank correlation of estimates and effects {result.correlation:.2f}")
@@ -391,8 +390,8 @@ def measure(result: records.Patch) -> str:
 
 def most(result: records.Patch, direction: records.Direction) -> float:
     """Return the end of the colours: the largest share of a single target."""
-    alone = [abs(share.share) for effect in result.effects if (share := effect.of(direction))]
-    return max(alone, default=0.0)
+    sizes = [abs(share.share) for effect in result.effects if (share := effect.of(direction))]
+    return max(sizes, default=0.0)
 
 
 CHANCE = 0.5  # of an answer that is held against one other token
@@ -436,8 +435,8 @@ def _notes(result: records.Patch) -> Iterator[str]:
             f"From {result.clusters} independent pair{'s' * (result.clusters != 1)} there is no "
             f"interval, and nothing is known about others; give {FEW} or more."
         )
-    elif said := too_few(result.clusters, result.family, "shares", "pairs"):
-        yield said
+    elif note := too_few(result.clusters, result.family, "shares", "pairs"):
+        yield note
     if result.metric == "kl":
         yield "KL to the clean run does not add up: shares of heads need not sum to a group's."
     if result.circuit is not None:
@@ -475,8 +474,8 @@ def _notes(result: records.Patch) -> Iterator[str]:
 
 def _task(result: records.Patch) -> Iterator[str]:
     """Whether the model does the task at all."""
-    if why := not_done(result.clean, result.metric):
-        yield f"The model does not do this task: {why}."
+    if reason := not_done(result.clean, result.metric):
+        yield f"The model does not do this task: {reason}."
     wins = result.corrupted.wins
     if wins is not None and wins > CHANCE:
         yield (

@@ -236,7 +236,7 @@ def costs(source: Source, inputs: Inputs, sinks: Mapping[Head, int]) -> TextCost
             ],
             metric,
             tokens=sweep.affordable(source, metric),
-            whole=whole,
+            unchanged=whole,
         )
         changes = [float(of_trial.mean()) - base for (of_trial,) in values]
         without |= zip(heads, changes, strict=False)

@@ -40,18 +40,18 @@ SIDES: tuple[ScoreSide, ScoreSide] = ("query", "key")
 def subject(result: Sources, *, ascii_only: bool = False) -> str:
     """Whose score it is: ``score of 2.0, ·the (7) to ·cat (2) less that of ·moon (4)``."""
 
-    def named(texts: tuple[str, ...], place: int) -> str:
-        return f"{visible(texts[place], ascii_only=ascii_only)} ({place})"
+    def named(texts: tuple[str, ...], position: int) -> str:
+        return f"{visible(texts[position], ascii_only=ascii_only)} ({position})"
 
-    whole = f"score of {result.name}, {named(result.queries, result.query)} to "
-    whole += named(result.keys, result.key)
+    phrase = f"score of {result.name}, {named(result.queries, result.query)} to "
+    phrase += named(result.keys, result.key)
     if result.other_key == MEAN:
-        return f"{whole} less the mean of all other keys"
+        return f"{phrase} less the mean of all other keys"
     if result.other_key == REST:
-        return f"{whole} less the mean of all other keys by their weights"
+        return f"{phrase} less the mean of all other keys by their weights"
     if isinstance(result.other_key, int):
-        return f"{whole} less that to {named(result.keys, result.other_key)}"
-    return whole
+        return f"{phrase} less that to {named(result.keys, result.other_key)}"
+    return phrase
 
 
 def checked(result: Sources) -> str:
@@ -72,17 +72,17 @@ def label(result: Sources | SourceShares, origin: Origin) -> str:
 def listed(result: Sources, side: ScoreSide) -> Iterator[tuple[str, float, float | None]]:
     """Name, value and share of a side's sources, the largest first and the small ones together."""
     sums = result.side(side)
-    most = max((abs(part.value) for part in sums), default=0.0)
-    rest, rest_share, count = 0.0, 0.0, 0
+    largest = max((abs(part.value) for part in sums), default=0.0)
+    remainder, remainder_share, count = 0.0, 0.0, 0
     for part in sums:
-        if abs(part.value) >= LEAST * most:
+        if abs(part.value) >= LEAST * largest:
             yield label(result, part.origin), part.value, part.share
         else:
-            rest, count = rest + part.value, count + 1
-            rest_share += part.share or 0.0
+            remainder, count = remainder + part.value, count + 1
+            remainder_share += part.share or 0.0
     if count:
-        known = sums[0].share is not None
-        yield f"{count} {OTHERS}", rest, rest_share if known else None
+        has_shares = sums[0].share is not None
+        yield f"{count} {OTHERS}", remainder, remainder_share if has_shares else None
 
 
 def grouped(result: Sources) -> tuple[list[str], list[str], list[list[float]]]:
@@ -110,29 +110,32 @@ def grouped(result: Sources) -> tuple[list[str], list[str], list[list[float]]]:
     rows, row_groups = largest("query")
     columns, column_groups = largest("key")
     values = [
-        [sum(result.matrix[a][b] for a in some for b in others) for others in column_groups]
-        for some in row_groups
+        [
+            sum(result.matrix[a][b] for a in row_indices for b in column_indices)
+            for column_indices in column_groups
+        ]
+        for row_indices in row_groups
     ]
     return rows, columns, values
 
 
 def sentence(result: Sources) -> str:
     """Where the key comes from, and the query, in one line."""
-    what = "difference" if result.other_key is not None else "score"
-    said = []
+    quantity = "difference" if result.other_key is not None else "score"
+    clauses = []
     for side in reversed(SIDES):
         sums = result.side(side)
         if not sums:
             continue
         if sums[0].share is None:
-            said.append(f"the sources of the {side} cancel")
+            clauses.append(f"the sources of the {side} cancel")
             continue
         top = [part for part in sums[:3] if abs(part.share or 0.0) >= 0.1] or [sums[0]]
         parts = ", ".join(
             f"{whole(part.share or 0.0)} % {label(result, part.origin)}" for part in top
         )
-        said.append(f"on the {side} side {parts}")
-    return f"Of the {what}, {'; '.join(said)}."
+        clauses.append(f"on the {side} side {parts}")
+    return f"Of the {quantity}, {'; '.join(clauses)}."
 
 
 def whole(share: float) -> str:
@@ -157,14 +160,14 @@ def nothing(share: SourceShare) -> str:
 
 def rows_of(result: SourceShares) -> str:
     """Which rows were looked at."""
-    what = (
+    phrase = (
         f"the targets of {result.score}"
         if result.score
         else "the key with the largest weight of every row"
     )
     by_weights = " by their weights" if result.other_key == REST else ""
     return (
-        f"{result.name}, {what} against all other keys{by_weights}: {result.rows:,} of "
+        f"{result.name}, {phrase} against all other keys{by_weights}: {result.rows:,} of "
         f"{result.of_rows:,} rows of {result.texts:,} texts{held_out(result)}"
     )
 
@@ -186,8 +189,8 @@ def shares_sentence(result: SourceShares) -> str:
     if not through or through[0].share <= 0:
         return f"No source of the keys of {result.name} carries the contrast."
     top = [share for share in through[:3] if share.share >= 0.1] or through[:1]
-    first, *more = (f"{label(result, share.origin)} ({share_of(share)}" for share in top)
-    parts = " and ".join([f"{first} of the contrast)", *(f"{phrase})" for phrase in more)])
+    first, *further = (f"{label(result, share.origin)} ({share_of(share)}" for share in top)
+    parts = " and ".join([f"{first} of the contrast)", *(f"{phrase})" for phrase in further)])
     return f"{result.name} finds its key through {parts}; {both_signs(result)}."
 
 
@@ -246,18 +249,18 @@ def _heading(console: Console, options: ConsoleOptions, result: Sources) -> Rend
 def source_matrix(console: Console, options: ConsoleOptions, result: Sources) -> RenderResult:
     """Yield sources of the query downwards, of the key across."""
     rows, columns, values = grouped(result)
-    most = max((abs(v) for row in values for v in row), default=0.0)
+    largest = max((abs(v) for row in values for v in row), default=0.0)
     yield Text(signs("query ↓  key →, in units of the score", options.ascii_only), "dim")
-    wide = max(len(name) for name in rows)
-    fitting = max((options.max_width - wide - 1) // (_COLUMN + 1), 1)
+    width = max(len(name) for name in rows)
+    fitting = max((options.max_width - width - 1) // (_COLUMN + 1), 1)
     for first in range(0, len(columns), fitting):
-        some = range(first, min(first + fitting, len(columns)))
-        heading = " ".join(f"{columns[n]:^{_COLUMN}}" for n in some)
-        yield Text(f"{'':{wide}} {heading}".rstrip(), "dim", no_wrap=True)
+        band = range(first, min(first + fitting, len(columns)))
+        heading = " ".join(f"{columns[n]:^{_COLUMN}}" for n in band)
+        yield Text(f"{'':{width}} {heading}".rstrip(), "dim", no_wrap=True)
         for name, row in zip(rows, values, strict=True):
-            line = Text(f"{name:>{wide}} ", "dim", no_wrap=True)
-            for n in some:
-                style = on_terminal(row[n], most, UP) if coloured(console) else Style()
+            line = Text(f"{name:>{width}} ", "dim", no_wrap=True)
+            for n in band:
+                style = on_terminal(row[n], largest, UP) if coloured(console) else Style()
                 line.append(f"{signed(row[n], 3, 2):^{_COLUMN}}", style)
                 line.append(" ")
             line.rstrip()
@@ -269,13 +272,13 @@ def side_bars(
     console: Console, options: ConsoleOptions, result: Sources, side: ScoreSide
 ) -> RenderResult:
     """Yield what every source of one side adds."""
-    shown = list(listed(result, side))[:_LISTED]
-    most = max((abs(value) for _, value, _ in shown), default=0.0)
+    bars = list(listed(result, side))[:_LISTED]
+    largest = max((abs(value) for _, value, _ in bars), default=0.0)
     table = table_of(f"the {side} is from", ">adds", ">share", "")
-    for name, value, share in shown:
+    for name, value, share in bars:
         table.add_row(
             name, signed(value, 3), "" if share is None else f"{whole(share)} %",
-            _bar(value, most, console, options),
+            _bar(value, largest, console, options),
         )  # fmt: skip
     yield table
 
@@ -286,12 +289,12 @@ def share_bars(
 ) -> RenderResult:
     """Yield the shares of one side over many texts."""
     shares = result.side(side)[:_LISTED]
-    most = max((abs(share.share) for share in shares), default=0.0)
+    largest = max((abs(share.share) for share in shares), default=0.0)
     table = table_of(f"the {side} is from", ">share of the contrast", ">adds", "")
     for share in shares:
         table.add_row(
             label(result, share.origin), share_of(share),
-            signed(share.value, 3), _bar(share.share, most, console, options) + Text(
+            signed(share.value, 3), _bar(share.share, largest, console, options) + Text(
                 nothing(share), "dim"
             ),
         )  # fmt: skip
@@ -302,13 +305,13 @@ def share_bars(
 def reads(console: Console, options: ConsoleOptions, result: Sources) -> RenderResult:
     """Yield the tokens that the strongest earlier heads read."""
     table = table_of("one level down", "reads", ">weight", ">adds")
-    before = ""
+    prefix = ""
     for read in result.reads:
         head = f"{read.side}: head {result.layout.name(read.head)}"
         token = f"{visible(read.token, ascii_only=options.ascii_only)} ({read.position})"
-        name = "" if head == before else head
+        name = "" if head == prefix else head
         table.add_row(name, token, percent(read.weight), signed(read.value, 3))
-        before = head
+        prefix = head
     yield table
 
 
@@ -324,8 +327,8 @@ def row_keys(console: Console, options: ConsoleOptions, result: Sources) -> Rend
     yield table
 
 
-def _bar(value: float, most: float, console: Console, options: ConsoleOptions) -> Text:
-    length = round(_BAR * abs(value) / most) if most > 0 else 0
+def _bar(value: float, largest: float, console: Console, options: ConsoleOptions) -> Text:
+    length = round(_BAR * abs(value) / largest) if largest > 0 else 0
     mark = ("#" if value > 0 else "-") if options.ascii_only else "█"
     style = Style(color=BLUE if value > 0 else ORANGE) if coloured(console) else Style()
     return Text(mark * length, style)
@@ -380,11 +383,11 @@ def finding(result: Sources | SourceShares, name: str) -> Finding | None:
     shares = {
         result.layout.name(share.origin.head): share for share in result.by_key if share.origin.head
     }
-    said: dict[str, tuple[str, ...]] = {
+    sentences: dict[str, tuple[str, ...]] = {
         head: (f"{share_of(share)} of what sets the keys of {reader} apart comes through it",)
         for head, share in shares.items()
     }
-    said[reader] = (shares_sentence(result), *said.get(reader, ()))
+    sentences[reader] = (shares_sentence(result), *sentences.get(reader, ()))
     measure = Measure(
         "share",
         f"share of what sets the keys of {reader} apart",
@@ -393,8 +396,8 @@ def finding(result: Sources | SourceShares, name: str) -> Finding | None:
         {head: (share.share, share.low, share.high) for head, share in shares.items()},
         ("sets them less apart", "sets them more apart"),
     )
-    how = (
+    explanation = (
         f"{rows_of(result)}; the mean score of these keys less that of the others, split "
         "over what earlier parts wrote to the keys, every normalization's scale held."
     )
-    return Finding("sources", name, "Where its keys come from", how, said, (measure,))
+    return Finding("sources", name, "Where its keys come from", explanation, sentences, (measure,))

@@ -33,8 +33,8 @@ def draw(result: Sources | SourceShares, dpi: float) -> Figure:
     left = 0.35 + ruler.widest(rows, 7)
     above = 0.3 + ruler.widest(columns, 7)
     wide_grid, high_grid = len(columns) * _CELL[0], len(rows) * _CELL[1]
-    wide = 2 * charts.MARGIN + max(left + wide_grid + _GAP + _BARS, 5.2)
-    top = sheet.begin(wide) + 0.2 + above
+    width = 2 * charts.MARGIN + max(left + wide_grid + _GAP + _BARS, 5.2)
+    top = sheet.begin(width) + 0.2 + above
     figure = sheet.figure(top + high_grid + _GAP + _BARS + 0.2 + charts.MARGIN)
     x = charts.MARGIN + left
     _grid(sheet.axes(x, top, wide_grid, high_grid), rows, columns, values)
@@ -56,10 +56,10 @@ def _shares(result: SourceShares, dpi: float) -> Figure:
     sheet = charts.HeadedFigure(title, below, dpi)
     ruler = sheet.ruler
     left = [0.35 + ruler.widest(names[side], 7) for side in sides]
-    wide = 2 * charts.MARGIN + sum(left) + 2 * _WIDE + 0.3
-    top = sheet.begin(wide) + 0.35
-    tall = max(len(listed[side]) for side in sides) * _LINE
-    figure = sheet.figure(top + tall + 0.55 + charts.MARGIN)
+    width = 2 * charts.MARGIN + sum(left) + 2 * _WIDE + 0.3
+    top = sheet.begin(width) + 0.35
+    list_height = max(len(listed[side]) for side in sides) * _LINE
+    figure = sheet.figure(top + list_height + 0.55 + charts.MARGIN)
     x = charts.MARGIN
     for side, room in zip(sides, left, strict=True):
         x += room
@@ -79,10 +79,10 @@ def _shares(result: SourceShares, dpi: float) -> Figure:
 
 
 def _grid(axes: Axes, rows: list[str], columns: list[str], values: list[list[float]]) -> None:
-    most = max((abs(value) for row in values for value in row), default=0.0)
+    largest = max((abs(value) for row in values for value in row), default=0.0)
     for y, row in enumerate(values):
         for x, value in enumerate(row):
-            paint = color(value, most, words.UP)
+            paint = color(value, largest, words.UP)
             charts.cell(axes, x, y, paint, signed(value, 2, 2))
     charts.name_cells(axes, columns, rows)
     axes.tick_params(axis="x", labelrotation=90)

@@ -67,11 +67,11 @@ def sources(
     if single:
         result = answer(source, inputs[0], settings)
     else:
-        other: Literal["mean", "rest"] = "rest" if settings.other_key == "rest" else MEAN
-        tell = progress or (lambda stage, done, all_: None)
+        baseline: Literal["mean", "rest"] = "rest" if settings.other_key == "rest" else MEAN
+        tell = progress or (lambda stage, count, total: None)
         head = one_head(source, settings.select)
         (shares,) = measure(
-            source, inputs, {head: settings.role}, other, settings.seed, tell, settings.split,
+            source, inputs, {head: settings.role}, baseline, settings.seed, tell, settings.split,
             parts or (),
         ).values()  # fmt: skip
         result = shares()

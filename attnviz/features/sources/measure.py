@@ -58,7 +58,7 @@ def measure(
     roles: Mapping[Head, str | None],
     other_key: Others = MEAN,
     seed: int = 0,
-    progress: Progress = lambda stage, done, all_: None,
+    progress: Progress = lambda stage, count, total: None,
     divided: str = EVERYTHING,
     parts: Sequence[str] = (),
 ) -> dict[Head, Callable[[], SourceShares]]:
@@ -74,9 +74,9 @@ def measure(
         check_layers(source, head)
     divided, values = by_field(divided, lambda _: _said(texts, parts))
     choosing, measuring = _sides(texts, divided, seed, values)
-    asked = {head: _asked(role) for head, role in roles.items() if role is not None}
-    own = [head for head in roles if head not in asked]
-    scores = asked | (_own(source, choosing, own, progress) if own else {})
+    by_score = {head: _asked(role) for head, role in roles.items() if role is not None}
+    by_weight = [head for head in roles if head not in by_score]
+    scores = by_score | (_own(source, choosing, by_weight, progress) if by_weight else {})
     measured: dict[Head, list[_Text]] = {head: [] for head in roles}
     for number, inputs in enumerate(measuring):
         capture, passes = plain(source, inputs, list(roles)), dict[bool, Decomposition]()
@@ -87,39 +87,39 @@ def measure(
     def shares(head: Head) -> SourceShares:
         """Judge one head's sources; InputError where no text tells of them."""
         score, of_head = scores[head], measured[head]
-        used, copies = distinct([text for text in of_head if text.rows],
+        usable, copies = distinct([text for text in of_head if text.rows],
                                 [text.name for text in of_head if text.rows])  # fmt: skip
-        if not used:
+        if not usable:
             raise InputError(
                 f"no row of these texts has a key that {score or 'the largest weight'} counts and "
                 "another one; give longer texts or another role"
             )
-        contrast = _over_texts(used, [text.contrast for text in used])
+        contrast = _over_texts(usable, [text.contrast for text in usable])
         if abs(contrast) < 1e-9:
             raise InputError("the scores of these rows do not differ, so that there are no shares")
         return SourceShares(
             source=source.info,
             layout=source.layout,
-            texts=len(used),
+            texts=len(usable),
             corpus=fingerprint(map(same_as, texts)),
             seed=seed,
             notes=(
                 *dict.fromkeys(note for inputs in measuring for note in inputs.notes),
                 *copies,
-                *_notes(source, used, sum(not text.rows for text in of_head), len(of_head)),
+                *_notes(source, usable, sum(not text.rows for text in of_head), len(of_head)),
             ),
             head=head,
             score=score,
             other_key=other_key,
-            chosen=head in asked,
+            chosen=head in by_score,
             split=divided,
-            chosen_on=0 if head in asked else len(choosing),
-            rows=sum(text.rows for text in used),
+            chosen_on=0 if head in by_score else len(choosing),
+            rows=sum(text.rows for text in usable),
             of_rows=sum(text.of_rows for text in of_head),
             contrast=contrast,
-            added=_over_texts(used, [text.added for text in used]),
-            by_query=_shares(used, "query", seed),
-            by_key=_shares(used, "key", seed),
+            added=_over_texts(usable, [text.added for text in usable]),
+            by_query=_shares(usable, "query", seed),
+            by_key=_shares(usable, "key", seed),
         )
 
     return {head: partial(shares, head) for head in roles}
@@ -130,7 +130,7 @@ def _sides(
 ) -> tuple[Sequence[Inputs], Sequence[Inputs]]:
     """Return the texts that a role is chosen on, and those that shares are from."""
     parts = tuple(
-        [text for text, there in zip(texts, side, strict=True) if there]
+        [text for text, measured in zip(texts, side, strict=True) if measured]
         for side in sides_by_name(divided, list(map(_name, texts)), seed, values)
     )
     if not all(parts):
@@ -156,19 +156,19 @@ def _name(inputs: Inputs) -> str:
 
 def _asked(role: str) -> str:
     """Return the score whose targets a role has."""
-    known = {
-        name: shown.evidence[0].score
-        for name, shown in SHOWN.items()
-        if shown.evidence and SCORES[shown.evidence[0].score].on_targets
+    scores = {
+        name: score.evidence[0].score
+        for name, score in SHOWN.items()
+        if score.evidence and SCORES[score.evidence[0].score].on_targets
     }
     name = role_name(role)
-    if name not in known:
-        raise UsageError("no role {!r} has target keys; choose from {}", role, ", ".join(known))
-    return known[name]
+    if name not in scores:
+        raise UsageError("no role {!r} has target keys; choose from {}", role, ", ".join(scores))
+    return scores[name]
 
 
 def _own(
-    source: Source, texts: Sequence[Inputs], wanted: Sequence[Head], progress: Progress
+    source: Source, texts: Sequence[Inputs], chosen: Sequence[Head], progress: Progress
 ) -> dict[Head, str]:
     """Find the score behind each head's role on these texts; empty for none with targets."""
     parts = []
@@ -178,12 +178,12 @@ def _own(
         progress("roles", number + 1, len(texts))
     heads = list(source.layout)
     total = fold(parts, Sums.zero(len(heads)))
-    found = {}
-    for head in wanted:
+    results = {}
+    for head in chosen:
         roles = [role for role in total.roles(heads.index(head)) if SCORES[role.score].on_targets]
         acting = [role for role in roles if not role.rests] or roles
-        found[head] = acting[0].score if acting else ""
-    return found
+        results[head] = acting[0].score if acting else ""
+    return results
 
 
 def _text(
@@ -202,16 +202,16 @@ def _text(
     scores = terms.scores(allowed)
     name = _name(capture.inputs)
     if score:
-        wanted = targets(capture, head, score)
+        chosen = targets(capture, head, score)
     else:
-        wanted = (scores == scores.max(1, keepdims=True)) & allowed
-    counts = np.flatnonzero(wanted.any(1) & (allowed & ~wanted).any(1))
+        chosen = (scores == scores.max(1, keepdims=True)) & allowed
+    counts = np.flatnonzero(chosen.any(1) & (allowed & ~chosen).any(1))
     text = _Text(name, len(counts), length)
     if not len(counts):
         return text
     mix = np.zeros((length, keys))
-    for sign, some in ((1.0, wanted), (-1.0, allowed & ~wanted)):
-        mix[counts] += sign * mean_of(scores[counts], some[counts], weighted=other_key == REST)
+    for sign, mask in ((1.0, chosen), (-1.0, allowed & ~chosen)):
+        mix[counts] += sign * mean_of(scores[counts], mask[counts], weighted=other_key == REST)
     parts = split(source, capture.inputs, head, terms, passes)
     query = parts.queries(counts.tolist())
     q = terms.query[counts].astype(np.float64)
@@ -262,10 +262,10 @@ def _shares(texts: Sequence[_Text], side: str, seed: int) -> tuple[SourceShare, 
     return tuple(sorted(shares, key=lambda share: -abs(share.share)))
 
 
-def _notes(source: Source, used: Sequence[_Text], none: int, texts: int) -> Iterator[str]:
+def _notes(source: Source, texts_used: Sequence[_Text], unused: int, texts: int) -> Iterator[str]:
     yield HELD
     yield from held_notes({*held(source)} - {"over", "head"})  # said above, and behind a score
-    if none:
-        yield f"{none} of {texts} texts have no row that counts."
-    if said := few_groups(len(used)) or word_of("sources: each", len(used)):
-        yield said
+    if unused:
+        yield f"{unused} of {texts} texts have no row that counts."
+    if note := few_groups(len(texts_used)) or word_of("sources: each", len(texts_used)):
+        yield note

@@ -237,9 +237,9 @@ class Sources(Renderable, Result):
         origins = self.query_origins if side == "query" else self.key_origins
         sums = [sum(row) for row in rows]
         total = sum(sums)
-        known = abs(total) > CANCELS * sum(map(abs, sums))
+        stable = abs(total) > CANCELS * sum(map(abs, sums))
         sides = [
-            SideSum(origin, value, value / total if known else None)
+            SideSum(origin, value, value / total if stable else None)
             for origin, value in zip(origins, sums, strict=True)
         ]
         return tuple(sorted(sides, key=lambda part: -abs(part.value)))

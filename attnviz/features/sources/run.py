@@ -48,28 +48,28 @@ class SplitHead:
         """M sources of the keys."""
         return self.keys.origins
 
-    def query(self, place: int) -> Parts:
+    def query(self, position: int) -> Parts:
         """One query."""
-        return self.anatomist.query(self.head, [place])
+        return self.anatomist.query(self.head, [position])
 
     def queries(self, places: Sequence[int]) -> Parts:
         """Several queries, and the proof that their scores with every key add up."""
-        asked = self.anatomist.query(self.head, places)
-        q, k = (arrays.to_numpy(parts.values.sum(0)) for parts in (asked, self.keys))
-        for place, row in zip(places, q @ k.T, strict=True):
-            self.check(self.terms.scale * row, self.scores(place))
-        return asked
+        query = self.anatomist.query(self.head, places)
+        q, k = (arrays.to_numpy(parts.values.sum(0)) for parts in (query, self.keys))
+        for position, row in zip(places, q @ k.T, strict=True):
+            self.check(self.terms.scale * row, self.scores(position))
+        return query
 
-    def scores(self, place: int) -> Floats:
+    def scores(self, position: int) -> Floats:
         """[S], s q·k of one query with every key, as the model has it."""
-        q, k = self.terms.query[place], self.terms.key
+        q, k = self.terms.query[position], self.terms.key
         return self.terms.scale * (k.astype(np.float64) @ q.astype(np.float64))
 
-    def by_key(self, place: int) -> Floats:
+    def by_key(self, position: int) -> Floats:
         """[M, S], what every source of the keys adds to the scores of one query."""
-        q = self.terms.query[place].astype(np.float64)
+        q = self.terms.query[position].astype(np.float64)
         added: Floats = self.terms.scale * (arrays.to_numpy(self.keys.values) @ q)
-        self.check(added.sum(0), self.scores(place))
+        self.check(added.sum(0), self.scores(position))
         return added
 
     def matrix(self, query: Parts, mix: Floats) -> Floats:
@@ -128,19 +128,19 @@ HELD = (
 Against = int | records.Others | None
 
 
-def answer(source: Source, inputs: Inputs, asked: records.SourcesSettings) -> records.Sources:
+def answer(source: Source, inputs: Inputs, settings: records.SourcesSettings) -> records.Sources:
     """Answer it."""
-    head = one_head(source, asked.select)
-    _check_places(inputs, head, asked)
+    head = one_head(source, settings.select)
+    _check_places(inputs, head, settings)
     capture = plain(source, inputs, [head])
-    why, other_key = _asked(capture, head, asked)
+    reason, other_key = _asked(capture, head, settings)
     parts = split(source, inputs, head, capture.terms[head])
-    mix = _mix(why, other_key)
-    query = parts.query(why.query)
-    by_key = parts.by_key(why.query)
+    mix = _mix(reason, other_key)
+    query = parts.query(reason.query)
+    by_key = parts.by_key(reason.query)
     matrix = parts.matrix(query, mix)
-    scores = parts.scores(why.query)
-    added = _added(why)
+    scores = parts.scores(reason.query)
+    added = _added(reason)
     scaled, bias = float(mix @ scores), float(mix @ added)
     total = float(matrix.sum())
     parts.check(np.array([total]), np.array([scaled]))
@@ -150,22 +150,22 @@ def answer(source: Source, inputs: Inputs, asked: records.SourcesSettings) -> re
         texts=1,
         notes=inputs.notes,
         head=head,
-        query=why.query,
-        key=why.key,
+        query=reason.query,
+        key=reason.key,
         other_key=other_key,
-        queries=why.queries,
-        keys=why.keys,
-        weight=why.shown,
+        queries=reason.queries,
+        keys=reason.keys,
+        weight=reason.shown,
         score=scaled + bias,
         added=bias,
         sum=total + bias,
-        softcap=why.terms.softcap,
+        softcap=reason.terms.softcap,
         query_origins=query.origins,
         key_origins=parts.key_origins,
         matrix=tuple(map(tuple, matrix.tolist())),
-        row=tuple(_row(why, capture[head][why.query], by_key, scores, added)),
+        row=tuple(_row(reason, capture[head][reason.query], by_key, scores, added)),
     )
-    q, k = (x.astype(np.float64) for x in (why.q, mix @ why.terms.key))
+    q, k = (x.astype(np.float64) for x in (reason.q, mix @ reason.terms.key))
     reads = (
         *_reads(result, parts, query, k, inputs, "query"),
         *_reads(result, parts, parts.keys, q, inputs, "key"),
@@ -201,90 +201,93 @@ def named_head(name: str, layout: Layout) -> Head:
     return chosen[0]
 
 
-def _asked(capture: Capture, head: Head, asked: records.SourcesSettings) -> tuple[Reason, Against]:
+def _asked(
+    capture: Capture, head: Head, settings: records.SourcesSettings
+) -> tuple[Reason, Against]:
     """Return the weight that is asked about, and what it is compared with."""
     sides = capture.sides(head)
-    at = _place("query", -1 if asked.query is None else asked.query, sides.queries)
-    first = reason(capture, head, at, 0)
+    query = _place("query", -1 if settings.query is None else settings.query, sides.queries)
+    first = reason(capture, head, query, 0)
     allowed = np.flatnonzero(np.isfinite(first.row))
     if not len(allowed):
-        raise InputError(f"query {at} may attend to no key")
-    key = _place("key", int(first.row.argmax()) if asked.key is None else asked.key, sides.keys)
-    other_key = _other(asked.other_key, sides.keys)
+        raise InputError(f"query {query} may attend to no key")
+    chosen = int(first.row.argmax()) if settings.key is None else settings.key
+    key = _place("key", chosen, sides.keys)
+    other_key = _other(settings.other_key, sides.keys)
     if other_key == key:
         raise UsageError("key {} cannot be compared with itself", key)
     if isinstance(other_key, str) and len(allowed) < 2:
-        raise InputError(f"query {at} may attend to one key only, which has no rest")
-    for place in (key, other_key):
-        if isinstance(place, int) and place not in allowed:
-            raise InputError(f"query {at} may not attend to key {place}: the model blocks it")
-    return reason(capture, head, at, key), other_key
+        raise InputError(f"query {query} may attend to one key only, which has no rest")
+    for position in (key, other_key):
+        if isinstance(position, int) and position not in allowed:
+            raise InputError(f"query {query} may not attend to key {position}: the model blocks it")
+    return reason(capture, head, query, key), other_key
 
 
-def _check_places(inputs: Inputs, head: Head, asked: records.SourcesSettings) -> None:
+def _check_places(inputs: Inputs, head: Head, settings: records.SourcesSettings) -> None:
     """UsageError, before anything runs, for a position that the text does not have."""
     sides = inputs.sides[head.site.kind]
-    if asked.query is not None:
-        _place("query", asked.query, sides.queries)
-    if asked.key is not None:
-        _place("key", asked.key, sides.keys)
-    _other(asked.other_key, sides.keys)
+    if settings.query is not None:
+        _place("query", settings.query, sides.queries)
+    if settings.key is not None:
+        _place("key", settings.key, sides.keys)
+    _other(settings.other_key, sides.keys)
 
 
-def _other(asked: str | int | None, keys: Tokens) -> Against:
+def _other(text: str | int | None, keys: Tokens) -> Against:
     """Return the position of the key that is compared with, or the word for a mean."""
-    if asked == "mean":
+    if text == "mean":
         return records.MEAN
-    if asked == "rest":
+    if text == "rest":
         return records.REST
-    return None if asked is None else _place("key", asked, keys)
+    return None if text is None else _place("key", text, keys)
 
 
-def _place(what: str, asked: str | int, tokens: Tokens) -> int:
+def _place(role: str, text: str | int, tokens: Tokens) -> int:
     """Return the position of the only token that is meant."""
-    places = tokens.locate(asked)
+    places = tokens.locate(text)
     if len(places) != 1:
-        raise UsageError("a {} is one token, and {!r} are {}", what, asked, len(places))
+        raise UsageError("a {} is one token, and {!r} are {}", role, text, len(places))
     return places[0]
 
 
-def _mix(why: Reason, other_key: Against) -> Floats:
+def _mix(reason: Reason, other_key: Against) -> Floats:
     """[S], the factors on the row's scores that make what is split."""
-    mix = np.zeros(len(why.keys))
+    mix = np.zeros(len(reason.keys))
     if other_key in (records.MEAN, records.REST):
-        others = np.isfinite(why.row)
-        others[why.key] = False
-        mix = -mean_of(why.row[None], others[None], weighted=other_key == records.REST)[0]
+        finite = np.isfinite(reason.row)
+        finite[reason.key] = False
+        mix = -mean_of(reason.row[None], finite[None], weighted=other_key == records.REST)[0]
     elif isinstance(other_key, int):
         mix[other_key] = -1.0
-    mix[why.key] = 1.0
+    mix[reason.key] = 1.0
     return mix
 
 
-def mean_of(scores: Floats, some: NDArray[np.bool_], *, weighted: bool) -> Floats:
+def mean_of(scores: Floats, mask: NDArray[np.bool_], *, weighted: bool) -> Floats:
     """Give the factors on ``scores`` [R, S] that make the mean of ``some`` keys, row by row."""
     if weighted:
-        masked = np.where(some, scores, -np.inf)
+        masked = np.where(mask, scores, -np.inf)
         powers = np.exp(masked - masked.max(1, keepdims=True))
     else:
-        powers = some.astype(np.float64)
+        powers = mask.astype(np.float64)
     return powers / powers.sum(1, keepdims=True)
 
 
-def _added(why: Reason) -> Floats:
+def _added(reason: Reason) -> Floats:
     """[S], what is added to the query's scores by position."""
-    bias = why.terms.bias
-    none = np.zeros(len(why.keys))
-    return none if bias is None else bias[why.query].astype(np.float64)
+    bias = reason.terms.bias
+    zeros = np.zeros(len(reason.keys))
+    return zeros if bias is None else bias[reason.query].astype(np.float64)
 
 
 def _row(
-    why: Reason, weights: Floats, by_key: Floats, scores: Floats, added: Floats
+    reason: Reason, weights: Floats, by_key: Floats, scores: Floats, added: Floats
 ) -> Iterator[records.RowKey]:
-    for key in np.flatnonzero(np.isfinite(why.row)).tolist():
+    for key in np.flatnonzero(np.isfinite(reason.row)).tolist():
         yield records.RowKey(
             key,
-            why.keys[key],
+            reason.keys[key],
             float(weights[key]),
             float(scores[key] + added[key]),
             float(added[key]),
@@ -296,16 +299,16 @@ def _reads(
     result: records.Sources,
     split_head: SplitHead,
     parts: Parts,
-    other: Floats,
+    baseline: Floats,
     inputs: Inputs,
     side: records.ScoreSide,
 ) -> Iterator[records.ReadToken]:
     """List the tokens that the strongest earlier heads of one side read; ``other`` [d]."""
     heads = [part.origin.head for part in result.side(side) if part.origin.head is not None]
-    place = result.query if side == "query" else result.key
+    token = result.query if side == "query" else result.key
     for head in heads[:READERS]:
-        weights, through = split_head.anatomist.by_token(parts, head, place)
-        values = split_head.terms.scale * (arrays.to_numpy(through) @ other)
+        weights, through = split_head.anatomist.by_token(parts, head, token)
+        values = split_head.terms.scale * (arrays.to_numpy(through) @ baseline)
         texts = inputs.sides[head.site.kind].keys.texts
         for position in np.argsort(-np.abs(values), kind="stable")[:TOKENS].tolist():
             weight, value = float(weights[position]), float(values[position])

@@ -73,7 +73,7 @@ def suppressed(
     ]
     columns = sweep(
         full_logits(source), [inputs], cuts, moved, whole,
-        tokens=tokens or TOKENS, width=logits.shape[-1], told=tell,
+        tokens=tokens or TOKENS, width=logits.shape[-1], on_progress=tell,
     )  # fmt: skip
     effects = np.full((len(sentences), len(sentences)), np.nan)
     for number, column in enumerate(columns):

@@ -17,7 +17,7 @@ import attnviz as av
 from attnviz.cli import main
 from attnviz.core.heads import Head, Site
 from attnviz.errors import InputError, SelectionError, UsageError
-from attnviz.features.patch import judge
+from attnviz.features.patch import shares
 from attnviz.features.patch.circuit import eliminated, halves, jaccard, random_sets, smallest
 from attnviz.features.patch.graph import RADIUS, graph
 from attnviz.features.patch.pairs import prepare, task_pairs
@@ -188,7 +188,7 @@ def test_faithfulness_is_that_of_the_plain_loop(found: Patch) -> None:
     source, circuit = av.load("demo-gpt2"), circuit_of(found)
     pairs = task_pairs(source, "induction-swap", COUNT, 0)[0]
     ready = prepare(source, pairs)
-    judged = halves(judge.clusters(ready), 0).judged
+    judged = halves(shares.clusters(ready), 0).judged
     model = transformers.GPT2LMHeadModel.from_pretrained(DEMOS["demo-gpt2"]).double().eval()
     width = model.config.n_embd // 6
     members = {(one.head.layer, one.head.index) for one in circuit.members}
@@ -326,7 +326,7 @@ def test_a_circuit_says_which_pairs_it_was_found_on(capsys: pytest.CaptureFixtur
     found = av.patch(task="induction", count=20, circuit=2, split="hash:0.4", seed=3)
     circuit = circuit_of(found)
     ready = prepare(av.load("demo-gpt2"), task_pairs(av.load("demo-gpt2"), "induction", 20, 3)[0])
-    names = judge.clusters(ready)
+    names = shares.clusters(ready)
     split = halves(names, 3, "hash:0.4")
     assert (circuit.found_on, circuit.judged_on) == (len(split.search), len(split.judged))
     assert split != halves(names, 3)

@@ -20,9 +20,9 @@ from attnviz.errors import InputError, UsageError
 from attnviz.features.patch import figure as drawing
 from attnviz.features.patch import words
 from attnviz.features.patch.function import patch
-from attnviz.features.patch.judge import shares
 from attnviz.features.patch.pairs import TASKS, Pair, TaskWords, prepare, task_pairs
 from attnviz.features.patch.result import Patch, PatchShare
+from attnviz.features.patch.shares import shares
 from attnviz.models import pretrained
 from attnviz.models.demo import DEMOS
 from attnviz.statistics.ratios import ratios

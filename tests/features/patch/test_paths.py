@@ -138,9 +138,15 @@ def test_sets_of_heads_are_those_of_whole_passes(
             share = torch.zeros(len(theirs), HEADS)
             share[:, list(rows)] = 1
             donors[site] = [Donor("z", theirs, share)]
-        _, logits = bench.forward(base.batch, base.at, ForwardRequest(donors=donors))
-        expected = arrays.to_numpy(bench.metric.of(logits, clean, batch.pairs))
+        _, ends = bench.forward(base.batch, base.at, ForwardRequest(donors=donors))
+        expected = arrays.to_numpy(bench.metric.of(bench.logits(ends), clean, batch.pairs))
         np.testing.assert_allclose(values, expected, atol=1e-4)
+        np.testing.assert_allclose(arrays.to_numpy(bench.values(ends, batch)), expected, atol=1e-5)
+    ran.clear()
+    assert np.array_equal(sweep(bench, batch, sets, "noise"), found[: len(sets)])
+    assert not ran  # what a search has run once it asks for again
+    sweep(bench, batch, sets, "noise", selection="0-2")
+    assert ran  # but not where other positions are patched
 
 
 def test_pairs_run_once_for_plans_that_share_them(
@@ -152,7 +158,7 @@ def test_pairs_run_once_for_plans_that_share_them(
     kept: measure.KeptRuns = {}
     trials = (corrupted(list(bench.source.layout)[:9]),)
     plan = measure.PatchPlan(batch.pairs, bench.metric, trials, ("noise",))
-    each = [list(measure.measure(bench.source, plan, kept=kept)) for _ in range(2)]
+    each = [list(measure.measure(bench.source, plan, cache=kept)) for _ in range(2)]
     assert ran == [1]
     for first, second in zip(*(one[0] for one in each), strict=True):
         np.testing.assert_array_equal(first.patched, second.patched)

@@ -69,20 +69,20 @@ def effects(
     judged = shares(changes, gaps, names)
     estimated = np.stack([sums.estimated for sums in measured])
     total = float(gaps.sum())
-    made = []
+    results = []
     for number, trial in enumerate(trials):
-        by: Mapping[Direction, PatchShare] = {
+        by_direction: Mapping[Direction, PatchShare] = {
             name: judged[n][number] for n, name in enumerate(directions)
         }
         guess = float(estimated[:, number].sum()) / total if estimated.size else None
         target = trial.target
-        made.append(
+        results.append(
             PatchEffect(
-                target.name, target.heads, target.layer, trial.position, by.get("denoise"),
-                by.get("noise"), guess,
+                target.name, target.heads, target.layer, trial.position,
+                by_direction.get("denoise"), by_direction.get("noise"), guess,
             )
         )  # fmt: skip
-    return tuple(made)
+    return tuple(results)
 
 
 def moved(measured: Sequence[PatchSums], directions: Sequence[Direction]) -> tuple[Floats, Floats]:
@@ -107,11 +107,13 @@ def edges(
 ) -> tuple[PathEffect, ...]:
     """Every path with its shares; arguments as for :func:`effects`."""
     judged = shares(*moved(measured, directions), names)
-    by = [dict(zip(directions, some, strict=True)) for some in zip(*judged, strict=True)]
+    by_direction = [
+        dict(zip(directions, path_shares, strict=True)) for path_shares in zip(*judged, strict=True)
+    ]
     return tuple(
         PathEffect(
-            path.sender, path.receivers, path.side, by[n].get("denoise"), by[n].get("noise"),
-            estimated.get(path),
+            path.sender, path.receivers, path.side, by_direction[n].get("denoise"),
+            by_direction[n].get("noise"), estimated.get(path),
         )
         for n, path in enumerate(paths)
     )  # fmt: skip
@@ -121,36 +123,36 @@ def shares(changes: Floats, gaps: Floats, names: Sequence[str]) -> list[list[Pat
     """Judge a gap's shares together: [pairs, A, B] -> A lists of B; the typical pair's jointly."""
     pairs, rows, columns = changes.shape
     flat = changes.reshape(pairs, -1)
-    found, raw = judge(flat, gaps, names, rounding=ROUNDING), flat.mean(0)
-    often = found.often(SMALLEST) if len(found.values) > 1 else [None] * flat.shape[1]
-    every = [
+    judged, raw = judge(flat, gaps, names, rounding=ROUNDING), flat.mean(0)
+    often = judged.often(SMALLEST) if len(judged.values) > 1 else [None] * flat.shape[1]
+    results = [
         PatchShare(
-            float(raw[n]), float(found.pooled.value[n]), one.mean_low, one.mean_high,
-            none_if_nan(one.value), one.joint_low, one.joint_high, one.detectable,
-            *(often[n] or ()),
+            float(raw[n]), float(judged.pooled.value[n]), estimate.mean_low, estimate.mean_high,
+            none_if_nan(estimate.value), estimate.joint_low, estimate.joint_high,
+            estimate.detectable, *(often[n] or ()),
         )
         for n in range(flat.shape[1])
-        for one in [found[n]]
+        for estimate in [judged[n]]
     ]  # fmt: skip
-    return [every[row * columns : (row + 1) * columns] for row in range(rows)]
+    return [results[row * columns : (row + 1) * columns] for row in range(rows)]
 
 
 def family(effects: Sequence[PatchEffect | PathEffect]) -> int:
     """How many intervals hold together."""
-    every = [share for effect in effects for share in (effect.denoise, effect.noise)]
-    return sum(share is not None for share in every)
+    entries = [share for effect in effects for share in (effect.denoise, effect.noise)]
+    return sum(share is not None for share in entries)
 
 
 def correlation(effects: Sequence[PatchEffect | PathEffect]) -> float | None:
     """Spearman's between estimates and exact effects of denoising."""
-    both = [
+    pairs = [
         (effect.estimate, effect.denoise.share)
         for effect in effects
         if effect.estimate is not None and effect.denoise
     ]
-    if not both:
+    if not pairs:
         return None
-    guessed, exact = (np.array(column) for column in zip(*both, strict=True))
+    guessed, exact = (np.array(column) for column in zip(*pairs, strict=True))
     return spearman(guessed, exact)
 
 
