@@ -28,6 +28,7 @@ from attnviz.core import arrays
 from attnviz.core.arrays import Array, exact
 from attnviz.core.heads import Head, Site
 from attnviz.core.source import ForwardRequest, Gate, Output, Source
+from attnviz.core.threads import one_thread_for
 from attnviz.corpus.executors import WorkerFailure
 from attnviz.corpus.running import executor
 from attnviz.errors import AttnvizError, UsageError
@@ -359,7 +360,8 @@ def nearness(
             for part in (z, *(xp.broadcast_to(other, z.shape) for other in others))
         )  # [heads, rows, d]
         size = arrays.norm(ours).mean(1).clip(1e-12)
-        off = _off(ours, several, np.repeat(np.arange(len(lengths)), lengths))
+        with one_thread_for(z):
+            off = _off(ours, several, np.repeat(np.arange(len(lengths)), lengths))
         for number, (found, theirs) in enumerate(zip(by_method.values(), several, strict=True)):
             apart = arrays.norm(theirs - ours).mean(1) / size
             for place, index in enumerate(indices):
