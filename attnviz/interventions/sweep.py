@@ -20,7 +20,7 @@ from attnviz.captures.trials import Trial
 from attnviz.core import arrays, threads
 from attnviz.core.arrays import Array
 from attnviz.core.heads import Site
-from attnviz.core.prompt import Inputs
+from attnviz.core.prompt import Inputs, padded
 from attnviz.core.source import Cut, Donor, ForwardRequest, Gate, Output, Source, Start
 from attnviz.interventions.metrics import Metric
 from attnviz.models.limits import physical_memory
@@ -34,10 +34,6 @@ MEMORY = 1 << 28
 which a few thousand tokens take gigabytes, and gains nothing from more than some hundred rows."""
 TOKENS = 4096
 """Of a pass at most, where nothing else is asked for."""
-ASIDE = 4
-"""Passes that run side by side at most, each with that part of the tokens: the same ones on any
-machine and in any process, since the last bits of a product may depend on how many rows it has."""
-
 T = TypeVar("T")
 V = TypeVar("V")
 Run = Callable[[Sequence[Inputs], ForwardRequest], Output]
@@ -165,6 +161,15 @@ def affordable(source: Source, metric: Metric) -> int:
     return int(min(max(room // (4 * (width + vocabulary)), 128), 8192))
 
 
+def of_each(tokens: int, concurrent: int) -> int:
+    """Return the tokens of a pass at most: a part of those of all, where several may run at once.
+
+    The same on any machine and in any process, since the last bits of a product may depend on how
+    many rows it has.
+    """
+    return tokens // threads.ASIDE if concurrent else tokens
+
+
 def first_layer(source: Source, sites: Collection[Site]) -> int | None:
     """Find the layer at which a pass that changes some can begin; None for a whole pass."""
     same = all(site.kind == source.start_kind for site in sites)
@@ -200,8 +205,8 @@ def sweep(
     logits of all positions are kept; ``told`` gets how many more are done; ``aside``: how many
     passes, then smaller ones whoever runs them, may run side by side where each has one thread.
     """
-    room = len(batch) * max(item.length for item in batch)
-    most = max(1, (tokens // ASIDE if aside else tokens) // room)
+    room = padded(batch)
+    most = max(1, of_each(tokens, aside) // room)
     if width:
         most = min(most, max(1, ROOM // (room * width)))
 
@@ -224,7 +229,7 @@ def sweep(
     passes = list(grouped([one.layer for one in interventions], most))
     values: dict[int, V] = {}
     within = max(1, tokens // (most * room))  # passes that have no more than these tokens
-    count = min(aside, threads.at_once(), ASIDE, within) if threads.limited() else 1
+    count = min(aside, threads.at_once(), threads.ASIDE, within) if threads.limited() else 1
     measured = threads.side_by_side(measure, passes, count)
     for (_, numbers), found in zip(passes, measured, strict=True):
         values |= zip(numbers, found, strict=True)

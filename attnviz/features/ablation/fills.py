@@ -15,6 +15,7 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Literal, cast
 
@@ -26,8 +27,9 @@ from attnviz.captures.trials import PROBE_SEEDS, Activations, Trial, predicted, 
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
 from attnviz.core.heads import Head, Layout, Site, SiteKind
-from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.prompt import Inputs, Prompt, padded
 from attnviz.core.source import Rows, Source
+from attnviz.core.threads import ASIDE, run_passes
 from attnviz.corpus.lines import sentences
 from attnviz.corpus.texts import packed
 from attnviz.errors import AttnvizError, UsageError
@@ -77,9 +79,20 @@ class Means:
         self._counts: dict[Site, Array] = {}
         self._norms: dict[Site, Array] = {}
 
-    def add(self, source: Source, batch: Sequence[Inputs]) -> None:
-        """Take in a batch of reference texts."""
-        outputs = HeadOutputs(source.layout.sites)
+    def add(self, source: Source, batches: Sequence[Sequence[Inputs]]) -> None:
+        """Take in batches of reference texts."""
+        take = partial(self._of_batch, source)
+        longest = max(map(padded, batches))
+        for layers in run_passes(take, batches, source.concurrent, longest, ASIDE * TOKENS):
+            for layer in layers:
+                self._take(*layer)
+
+    @staticmethod
+    def _of_batch(
+        source: Source, batch: Sequence[Inputs]
+    ) -> list[tuple[Site, Array, Array, Array]]:
+        """Run a batch, and give what :meth:`_take` takes of each layer."""
+        outputs, layers = HeadOutputs(source.layout.sites), []
         observe(source, batch, outputs)
         for site, z in outputs.values().items():
             lengths = np.array([len(item.sides[site.kind].queries) for item in batch])
@@ -88,7 +101,8 @@ class Means:
             real = arrays.converted(arrays.array(there), exact)  # [B, T]
             values = arrays.of(z).xp.where(real[..., None, None], exact, 0.0)
             sums, counts = values.sum(0), real.sum(0)  # [T, H, d_v], [T]
-            self._take(site, sums, counts, arrays.norm(values).sum((0, 1)))
+            layers.append((site, sums, counts, arrays.norm(values).sum((0, 1))))
+        return layers
 
     def _take(self, site: Site, sums: Array, counts: Array, norms: Array) -> None:
         """Add to a layer's sums [T, H, d_v], rows [T] and sums of norms [H]."""
@@ -280,8 +294,8 @@ class Pool:
             means = Means(over)
             lengths = [inputs.length for inputs in texts]
             most = 0 if any(inputs.features for inputs in texts) else TOKENS
-            for batch in batches(lengths, most):
-                means.add(source, [texts[number] for number in batch])
+            parts = batches(lengths, most)
+            means.add(source, [[texts[number] for number in part] for part in parts])
             return means
 
         means = Cache(source).recall(

@@ -35,7 +35,14 @@ from attnviz.errors import AttnvizError, UsageError
 from attnviz.features.ablation.fills import Fills, HeadOutputs, Method, Reference, batches, users
 from attnviz.features.ablation.ruled import HeadRules, RuleMaps, replacements
 from attnviz.interventions.metrics import Metric
-from attnviz.interventions.sweep import BaselineRun, Intervention, ablations, baseline, sweep_trials
+from attnviz.interventions.sweep import (
+    BaselineRun,
+    Intervention,
+    ablations,
+    baseline,
+    of_each,
+    sweep_trials,
+)
 from attnviz.scoring.observe import observe
 from attnviz.scoring.select import Group
 from attnviz.scoring.user_measures import FILLS
@@ -78,6 +85,10 @@ class Plan:
         """Return the rules that stand for heads in a text: those of what fills it."""
         assert self.reference is not None
         return self.rules[method][self.reference.of[trial.text]]
+
+    def batches(self, source: Source, lengths: Sequence[int]) -> list[tuple[int, ...]]:
+        """Return the numbers of texts of these lengths in batches, each for one pass of a model."""
+        return batches(lengths, of_each(self.tokens, source.concurrent))
 
     def is_named(self, method: Method, head: Head) -> bool:
         """Whether a head has a rule whatever text is measured."""
@@ -228,7 +239,7 @@ class Bench:
         jobs: int = 1,
         ray: str | None = None,
     ) -> None:
-        self.plan = plan
+        self.plan, self._source = plan, source
         self._told: Callable[[float], None] = lambda share: None
         here = jobs == 1 and ray is None
         worker = partial(Meter, plan=plan, told=self._tell) if here else partial(Meter, plan=plan)
@@ -244,6 +255,13 @@ class Bench:
     def _tell(self, share: float) -> None:
         self._told(share)
 
+    def batches(self, texts: Collection[int] | None = None) -> list[tuple[int, ...]]:
+        """Return the numbers of trials in batches; of all texts unless some are given."""
+        trials = self.plan.trials
+        numbers = [n for n, trial in enumerate(trials) if texts is None or trial.text in texts]
+        parts = self.plan.batches(self._source, [trials[n].inputs.length for n in numbers])
+        return [tuple(numbers[n] for n in part) for part in parts]
+
     def measure(
         self,
         groups: Sequence[Group],
@@ -254,11 +272,8 @@ class Bench:
     ) -> Iterator[list[Measured]]:
         """Every trial without each group, batch by batch."""
         plan, self._told = self.plan, told
-        numbers = [n for n, trial in enumerate(plan.trials) if texts is None or trial.text in texts]
-        lengths = [plan.trials[n].inputs.length for n in numbers]
-        parts = [tuple(numbers[n] for n in batch) for batch in batches(lengths, plan.tokens)]
         methods = plan.methods[:1] if first_method else plan.runs
-        tasks = [TrialBatch(batch, tuple(groups), methods) for batch in parts]
+        tasks = [TrialBatch(batch, tuple(groups), methods) for batch in self.batches(texts)]
         for task, answer in self._running.run(tasks):
             if isinstance(answer, WorkerFailure):
                 lost = ", ".join(str(self.plan.trials[n].text + 1) for n in task.trials[:5])

@@ -21,7 +21,7 @@ from attnviz.core.split import by_field
 from attnviz.drawing.labels import counted
 from attnviz.errors import InputError, UsageError
 from attnviz.features.ablation import fills, measure
-from attnviz.features.ablation.fills import LEAST, Reference, batches
+from attnviz.features.ablation.fills import LEAST, Reference
 from attnviz.features.ablation.judge import (
     Parts,
     Summed,
@@ -93,8 +93,8 @@ def run(study: Study) -> Ablation:
     fold = fills.halves(texts, clusters, settings.seed)
     plan = _plan(study, metric, tested, fold)
     inputs = list(texts.values())
-    parts_of = batches([text.length for text in inputs], plan.tokens)
-    scores = score_texts(source, ([inputs[n] for n in part] for part in parts_of))
+    parts_of = plan.batches(source, [text.length for text in inputs])
+    scores = score_texts(source, [[inputs[n] for n in part] for part in parts_of], plan.tokens)
     groups, roles = _groups(study, with_roles(scores, study.annotated))
     roles += _named(study, plan)
     points: tuple[CurvePoint, ...] = ()
@@ -343,11 +343,11 @@ def _rules(study: Study, plan: Plan) -> dict[str, tuple[HeadRules, ...]]:
     source, methods = study.source, study.settings.rules
     by_method: dict[str, tuple[HeadRules, ...]] = dict.fromkeys(methods, ())
     for pool in () if plan.reference is None else plan.reference.pools:
-        parts = batches([text.length for text in pool.texts], plan.tokens)
+        parts = plan.batches(source, [text.length for text in pool.texts])
         texts = [[pool.texts[n] for n in part] for part in parts]
         by_role = {}
         if any(":" not in method for method in methods):
-            by_role = {one.head: of_role(one) for one in score_texts(source, texts)}
+            by_role = {one.head: of_role(one) for one in score_texts(source, texts, plan.tokens)}
         for method in methods:
             kind, _, name = method.partition(":")
             trees = study.trees.get(name, {})
@@ -457,10 +457,14 @@ def _stake(study: Study, plan: Plan, summed: Summed, repeated: float) -> float |
         for trial in trials.unrepeated(study.source, plan.trials)
         if trial.text in summed.texts
     ]
+    tested = [
+        [alone[n] for n in part]
+        for part in plan.batches(study.source, [trial.inputs.length for trial in alone])
+    ]
     values = [
         arrays.to_numpy(of_trial)
-        for batch in batches([trial.inputs.length for trial in alone], plan.tokens)
-        for of_trial in baseline(study.source, [alone[n] for n in batch], plan.metric).base
+        for batch in tested
+        for of_trial in baseline(study.source, batch, plan.metric).base
     ]
     return abs(float(np.concatenate(values).mean()) - repeated) or None
 
@@ -487,7 +491,7 @@ def _measured(
     """Every trial without each group, and whether it was interrupted before the end."""
     measured: list[Measured] = []
     trials, each = bench.plan.trials, len(groups)
-    sizes = [len(part) for part in batches([t.inputs.length for t in trials], bench.plan.tokens)]
+    sizes = [len(part) for part in bench.batches()]
 
     def told(share: float) -> None:
         """Of the batch that runs, so much is done."""

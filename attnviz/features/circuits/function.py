@@ -19,6 +19,7 @@ from attnviz.core.interface import interface
 from attnviz.core.quantities import check_attends
 from attnviz.core.settings import Progress
 from attnviz.core.source import Source, held
+from attnviz.core.threads import one_thread_for
 from attnviz.core.weights import Embedding, OutputProjection, Reading
 from attnviz.errors import ModelError, UsageError
 from attnviz.features.circuits import compose, copying
@@ -154,7 +155,7 @@ def run(
         first = model.readings[model.attending[0]]
         raise _nothing(source, source.no_sum or first.reason)
     report = Circuits(source=source.info, layout=source.layout, seed=settings.seed)
-    with no_gradients():
+    with no_gradients(), one_thread_for(like):
         report = _edges(report, model, settings, chosen, progress)
         report = _copying(report, model, settings, progress)
         report = _positions(report, model)

@@ -481,7 +481,7 @@ def _groups(
 
     def of_role(name: str) -> tuple[Head, ...]:
         if not known:
-            known.append(score_texts(source, ([text.inputs] for text in ready)))
+            known.append(score_texts(source, [[text.inputs] for text in ready]))
         return role_heads(known[0], name)
 
     groups = read_groups(settings.select or "", source.layout, of_role)
