@@ -82,7 +82,7 @@ class Means:
     def add(self, source: Source, batches: Sequence[Sequence[Inputs]]) -> None:
         """Take in batches of reference texts."""
         take = partial(self._of_batch, source)
-        longest = max(map(padded, batches))
+        longest = max(map(padded, batches), default=0)
         for layers in run_passes(take, batches, source.concurrent, longest, ASIDE * TOKENS):
             for layer in layers:
                 self._take(*layer)

@@ -457,14 +457,10 @@ def _stake(study: Study, plan: Plan, summed: Summed, repeated: float) -> float |
         for trial in trials.unrepeated(study.source, plan.trials)
         if trial.text in summed.texts
     ]
-    tested = [
-        [unrepeated[n] for n in part]
-        for part in plan.batches(study.source, [trial.inputs.length for trial in unrepeated])
-    ]
     values = [
         arrays.to_numpy(of_trial)
-        for batch in tested
-        for of_trial in baseline(study.source, batch, plan.metric).base
+        for part in plan.batches(study.source, [trial.inputs.length for trial in unrepeated])
+        for of_trial in baseline(study.source, [unrepeated[n] for n in part], plan.metric).base
     ]
     return abs(float(np.concatenate(values).mean()) - repeated) or None
 
