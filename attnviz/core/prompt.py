@@ -164,3 +164,8 @@ class Inputs:
     def length(self) -> int:
         """The longest token sequence in it."""
         return max(max(len(s.queries), len(s.keys)) for s in self.sides.values())
+
+
+def padded(batch: Sequence[Inputs]) -> int:
+    """Return the tokens that a batch runs, padding among them."""
+    return len(batch) * max(item.length for item in batch)

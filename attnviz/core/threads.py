@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
     from attnviz.core.arrays import Array
 
+ASIDE = 4
+"""Passes of one thread that run side by side at most."""
+
 T = TypeVar("T")
 V = TypeVar("V")
 
@@ -163,6 +166,19 @@ def side_by_side(do: Callable[[T], V], items: Sequence[T], count: int) -> Iterat
                 yield waiting.popleft().result()
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def run_passes(
+    do: Callable[[T], V], items: Sequence[T], concurrent: int, tokens: int, most: int
+) -> list[V]:
+    """Do something with each of some items by passes of a model, and give the results in order.
+
+    ``concurrent``: how many of its passes may run at once, of one thread each where several do;
+    ``tokens``: of the largest pass; ``most``: of all that run at once.
+    """
+    count = min(concurrent, at_once(), ASIDE, len(items), most // max(tokens, 1))
+    with one_thread() if count > 1 else nullcontext():
+        return list(side_by_side(do, items, count))
 
 
 def limited() -> bool:

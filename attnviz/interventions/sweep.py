@@ -20,7 +20,7 @@ from attnviz.captures.trials import Trial
 from attnviz.core import arrays, threads
 from attnviz.core.arrays import Array
 from attnviz.core.heads import Site
-from attnviz.core.prompt import Inputs
+from attnviz.core.prompt import Inputs, padded
 from attnviz.core.source import Cut, Donor, ForwardRequest, Gate, Output, Source, Start
 from attnviz.interventions.metrics import Metric
 from attnviz.models.limits import physical_memory
@@ -34,10 +34,6 @@ MEMORY = 1 << 28
 which a few thousand tokens take gigabytes, and gains nothing from more than some hundred rows."""
 TOKENS = 4096
 """Of a pass at most, where nothing else is asked for."""
-ASIDE = 4
-"""Passes that run side by side at most, each with that part of the tokens: the same ones on any
-machine and in any process, since the last bits of a product may depend on how many rows it has."""
-
 T = TypeVar("T")
 V = TypeVar("V")
 Run = Callable[[Sequence[Inputs], ForwardRequest], Output]
@@ -167,6 +163,15 @@ def affordable(source: Source, metric: Metric) -> int:
     return int(min(max(room // (4 * (width + vocabulary)), 128), 8192))
 
 
+def of_each(tokens: int, concurrent: int) -> int:
+    """Return the tokens of a pass at most: a part of those of all, where several may run at once.
+
+    The same on any machine and in any process, since the last bits of a product may depend on how
+    many rows it has.
+    """
+    return tokens // threads.ASIDE if concurrent else tokens
+
+
 def first_layer(source: Source, sites: Collection[Site]) -> int | None:
     """Find the layer at which a pass that changes some can begin; None for a whole pass."""
     startable = all(site.kind == source.start_kind for site in sites)
@@ -203,8 +208,8 @@ def sweep(
     how many passes, then smaller ones whoever runs them, may run side by side where each has one
     thread.
     """
-    room = len(batch) * max(item.length for item in batch)
-    pass_size = max(1, (tokens // ASIDE if aside else tokens) // room)
+    room = padded(batch)
+    pass_size = max(1, of_each(tokens, aside) // room)
     if width:
         pass_size = min(pass_size, max(1, ROOM // (room * width)))
 
@@ -236,7 +241,7 @@ def sweep(
 
 def beside(aside: int) -> int:
     """How many passes run side by side, of a source that can have so many."""
-    return min(aside, threads.at_once(), ASIDE) if threads.limited() else 1
+    return min(aside, threads.at_once(), threads.ASIDE) if threads.limited() else 1
 
 
 def joined(parts: Sequence[ForwardRequest]) -> ForwardRequest:

@@ -23,11 +23,12 @@ from attnviz.core import arrays
 from attnviz.core.arrays import Array, to_numpy
 from attnviz.core.capture import Capture, KeyMask, seen_keys
 from attnviz.core.heads import SITE_KINDS, Head, Layout, Site, SiteKind
-from attnviz.core.prompt import Inputs
+from attnviz.core.prompt import Inputs, padded
 from attnviz.core.quantities import QUANTITIES, check_scored
 from attnviz.core.scores import SINK, HeadScores
 from attnviz.core.settings import Progress
 from attnviz.core.source import ForwardRequest, Observer, Rows, Source
+from attnviz.core.threads import run_passes
 from attnviz.scoring.axes import Axes
 from attnviz.scoring.block import Block, Region, Uniform
 from attnviz.scoring.scores import SCORES
@@ -569,9 +570,17 @@ def score_batch(
     return observer
 
 
-def score_texts(source: Source, batches: Iterable[Sequence[Inputs]]) -> tuple[HeadScores, ...]:
-    """Return what every head does on texts that run batch by batch."""
-    total = Sums.zero(len(source.layout))
-    for batch in batches:
-        total = total + score_batch(source, batch).total()
-    return total.of(source.layout)
+def score_texts(
+    source: Source, batches: Sequence[Sequence[Inputs]], tokens: int = 4096
+) -> tuple[HeadScores, ...]:
+    """Return what every head does on texts that run batch by batch.
+
+    ``tokens``: so many at most of the batches that run at once.
+    """
+
+    def sums(batch: Sequence[Inputs]) -> Sums:
+        return score_batch(source, batch).total()
+
+    longest = max(map(padded, batches), default=0)
+    totals = run_passes(sums, batches, source.concurrent, longest, tokens)
+    return sum(totals, Sums.zero(len(source.layout))).of(source.layout)

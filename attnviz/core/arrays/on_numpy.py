@@ -202,7 +202,7 @@ def log_probabilities(scores: Numbers, ids: Numbers) -> Numbers:
     for start in range(0, len(scores), step):
         part = scores[start : start + step]
         shifted = part - part.max(-1, keepdims=True)
-        chosen = at_indices(shifted, ids[start : start + step, None])[:, 0]
+        chosen = shifted[np.arange(len(part)), ids[start : start + step]]
         logarithms[start : start + step] = chosen - np.log(np.exp(shifted, out=shifted).sum(-1))
     return logarithms
 

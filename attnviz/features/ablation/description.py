@@ -37,11 +37,11 @@ from attnviz.features.ablation.words import (
 def parts(result: Ablation, top: int | None = None) -> Iterator[RenderableType]:
     """Give the grid, the effects, the text or the curve where asked for, and one line of origin."""
     yield EffectsGrid(result)
-    every = result.ranked()
-    ranked = every[: rows_shown(len(every), top)]
+    effects = result.ranked()
+    ranked = effects[: rows_shown(len(effects), top)]
     yield effects_table(result, ranked)
-    if top is None and len(ranked) < len(every):
-        yield Line(f"the first {len(ranked)} of {len(every):,}; a table has all of them", "dim")
+    if top is None and len(ranked) < len(effects):
+        yield Line(f"the first {len(ranked)} of {len(effects):,}; a table has all of them", "dim")
     yield from kept_table(result, ranked)
     if result.by_position:
         yield text_by_position(result, ranked[:8])
@@ -75,11 +75,11 @@ class EffectsGrid:
         yield signed_grid(self.report.layout, values, end, -self.report.worse)
         harm = "more" if self.report.worse > 0 else "less"
         end_text = f", full colour at ±{end:.2g}" if coloured(console) else ""
-        said = (
+        caption = (
             f"change of {self.report.metric} without the head ({self.report.methods[0]}); "
             f"blue: worse ({harm}), the head helps; orange: better{end_text}"
         )
-        yield Text(signs(said, options.ascii_only), "dim")
+        yield Text(signs(caption, options.ascii_only), "dim")
         yield Text("")
 
 
@@ -153,8 +153,8 @@ def _columns(report: Ablation) -> list[_Column]:
         return percent(effect.change / report.stake) if report.stake else ""
 
     def less_one(effect: Effect) -> str:
-        less = effect.first.one_less
-        return "" if less is None else f"{signed(less.change)} ({less.text})"
+        change = effect.first.one_less
+        return "" if change is None else f"{signed(change.change)} ({change.text})"
 
     joint = "95 % interval" if report.family == 1 else "joint 95 %"
     columns = [
@@ -198,19 +198,19 @@ def kept_table(report: Ablation, effects: Sequence[Effect]) -> Iterator[Renderab
         ">at random", fold=False,
     )  # fmt: skip
     small = 0
-    for effect, found in ((one, found) for one in effects for found in one.kept):
-        if found.share is None or found.null is None:
+    for effect, ruled in ((judged, ruled) for judged in effects for ruled in judged.kept):
+        if ruled.share is None or ruled.null is None:
             small += 1
             continue
-        softly = "softly " if found.method.startswith(SOFT) else ""
+        softly = "softly " if ruled.method.startswith(SOFT) else ""
         table.add_row(
             visible(effect.name),
-            f"{softly}{found.rule}",
+            f"{softly}{ruled.rule}",
             signed(effect.first.mean or effect.change),
-            signed(found.change),
-            words.kept_share(found),
-            percent(found.null),
-            style="dim" if found.explains is False else "",
+            signed(ruled.change),
+            words.kept_share(ruled),
+            percent(ruled.null),
+            style="dim" if ruled.explains is False else "",
         )
     if table.rows:
         yield table
@@ -240,8 +240,8 @@ def text_by_position(
 ) -> RenderResult:
     """Yield the text once for each group, every token tinted by what it pays."""
     rows = report.by_position or {}
-    shown = [rows[effect.name] for effect in effects if effect.name in rows]
-    end = max((abs(v) for row in shown for v in row if v is not None), default=0.0)
+    values = [rows[effect.name] for effect in effects if effect.name in rows]
+    end = max((abs(v) for row in values for v in row if v is not None), default=0.0)
     yield Text(f"change at every token that is predicted, full colour at ±{end:.2g}", "dim")
     for effect in effects:
         line = Text(f"{effect.name}: ", "bold")
@@ -302,14 +302,14 @@ def _row(result: Ablation, effect: Effect) -> Row:
     row |= {"effect": effect.change}
     row |= {name: getattr(effect.first, name) for name in _CHANGE}
     for name in _OFTEN:
-        found = getattr(effect.first, name)
-        row |= {name: found and found.texts, f"{name}_least": found and found.least}
+        entry = getattr(effect.first, name)
+        row |= {name: entry and entry.texts, f"{name}_least": entry and entry.least}
     row |= {name: getattr(effect, name) for name in _EFFECT}
     for change in effect.by:
         row |= {f"{change.method}_{name}": value for name, value in _by(change).items()}
-    for method in dict.fromkeys(one.method for other in result.effects for one in other.kept):
-        found = next((one for one in effect.kept if one.method == method), None)
-        row |= {f"{method}_{name}": found and getattr(found, name) for name in _KEPT}
+    for method in dict.fromkeys(ruled.method for e in result.effects for ruled in e.kept):
+        entry = next((ruled for ruled in effect.kept if ruled.method == method), None)
+        row |= {f"{method}_{name}": entry and getattr(entry, name) for name in _KEPT}
     return row
 
 
@@ -342,36 +342,36 @@ _VERDICTS = {
 def finding(result: Ablation, name: str) -> Finding:
     """Return what ablating each head costs."""
     changed = _CHANGED.get(result.metric, result.metric)
-    alone = [effect for effect in result.ranked() if _single(result, effect)]
-    said = {
-        effect.name: list(_lines(result, effect, rank, len(alone)))
-        for rank, effect in enumerate(alone, start=1)
+    single = [effect for effect in result.ranked() if _single(result, effect)]
+    lines = {
+        effect.name: list(_lines(result, effect, rank, len(single)))
+        for rank, effect in enumerate(single, start=1)
     }
     for group in (effect for effect in result.effects if len(effect.heads) > 1):
-        apart = ""
+        by_itself = ""
         if group.members is not None:
-            apart = f", the sum of single effects is {signed(group.members)}"
+            by_itself = f", the sum of single effects is {signed(group.members)}"
         label = f"{group.name}, {len(group.heads)} heads together"
         for head in map(result.layout.name, group.heads):
-            if len(said.setdefault(head, [])) < 3 + _GROUPS:
-                said[head].append(
-                    f"with others ({label}): {_change(group.first)} {result.unit}{apart}"
+            if len(lines.setdefault(head, [])) < 3 + _GROUPS:
+                lines[head].append(
+                    f"with others ({label}): {_change(group.first)} {result.unit}{by_itself}"
                 )
     compares = result.distance
     sign = 0 if compares else -result.worse  # blue: the head helps
     values = {
         effect.name: (effect.change, effect.first.joint_low, effect.first.joint_high)
-        for effect in alone
+        for effect in single
     }
     title = f"change of the {changed} without it"
     ends = WITHOUT_IT if sign else ("", "")
-    slopes = bare({e.name: e.gradient for e in alone if e.gradient is not None})
+    slopes = bare({e.name: e.gradient for e in single if e.gradient is not None})
     measures = (
         Measure("effect", title, result.unit, sign, values, ends),
         Measure("gradient", "gradient of its gate", result.unit, 0, slopes),
     )
-    how = _how(result, changed)
-    return Finding.of("ablate", name, "Effect of ablating it", how, said, measures)
+    method = _how(result, changed)
+    return Finding.of("ablate", name, "Effect of ablating it", method, lines, measures)
 
 
 def _single(result: Ablation, effect: Effect) -> bool:
@@ -389,15 +389,15 @@ def _lines(result: Ablation, effect: Effect, rank: int, heads: int) -> Iterator[
     if often := words.often(result, effect):
         size = signed(result.smallest or 0.0).lstrip("+")
         yield f"by {size} {result.unit} or more {often} of the texts"
-    others = ", ".join(f"{signed(change.change)} by {change.method}" for change in effect.by[1:])
-    if others:
-        yield f"{others}{_constant(result, effect)}"
-    for found in effect.kept:
-        if share := words.kept_share(found):
-            against = "" if found.null is None else f", at random {percent(found.null)}"
-            more = ": no more than that" if found.explains is False else ""
-            softly = " (softly)" if found.method.startswith(SOFT) else ""
-            yield f"attending by the rule {found.rule}{softly} keeps {share} of it{against}{more}"
+    further = ", ".join(f"{signed(change.change)} by {change.method}" for change in effect.by[1:])
+    if further:
+        yield f"{further}{_constant(result, effect)}"
+    for ruled in effect.kept:
+        if share := words.kept_share(ruled):
+            against = "" if ruled.null is None else f", at random {percent(ruled.null)}"
+            doubt = ": no more than that" if ruled.explains is False else ""
+            softly = " (softly)" if ruled.method.startswith(SOFT) else ""
+            yield f"attending by the rule {ruled.rule}{softly} keeps {share} of it{against}{doubt}"
     if effect.gradient is not None and effect.signed is not None:
         slope = f"mean |∂/∂gate| {effect.gradient:.2g}"
         yield f"{slope}, with its sign {signed(effect.signed)}"

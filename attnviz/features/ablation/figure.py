@@ -23,36 +23,36 @@ _BAR = 0.21
 @picture
 def draw(report: Ablation, dpi: float) -> Figure:
     """Give the figure: the grid, the largest effects beside it, the curve below if there is one."""
-    layout, alone = report.layout, any(len(effect.heads) == 1 for effect in report.effects)
-    grid_wide, grid_high = grid_figure.signed_size(layout) if alone else (0.0, 0.0)
+    layout, single = report.layout, any(len(effect.heads) == 1 for effect in report.effects)
+    grid_wide, grid_high = grid_figure.signed_size(layout) if single else (0.0, 0.0)
     listed = _listed(report)
     longest = max((len(_label(effect)) for effect in listed), default=0)
     names_wide = 0.35 + 0.062 * longest  # of digits and small letters at 7 points, generously
     bars_wide = 2.8
     body_high = max(grid_high, len(listed) * _BAR) + 0.3
     curve_high = 2.4 if report.curve else 0.0
-    left = 0.5 if alone else 0.0
-    wide = 2 * MARGIN + left + grid_wide + names_wide + bars_wide
+    left = 0.5 if single else 0.0
+    width = 2 * MARGIN + left + grid_wide + names_wide + bars_wide
     title = f"{model_name(report.source)}: effect of ablating each head"
     sheet = HeadedFigure(title, [measure(report)], dpi)
-    top = sheet.begin(wide) + 0.44
+    top = sheet.begin(width) + 0.44
     figure = sheet.figure(top + body_high + curve_high + 0.25 + MARGIN)
-    if alone:
+    if single:
         axes = sheet.axes(MARGIN + left, top, grid_wide, grid_high)
         values = {e.heads[0]: e.change for e in report.effects if len(e.heads) == 1}
         judged = any(e.verdict for e in report.effects)
         bold = {e.heads[0] for e in report.effects if _stands_out(e, judged)}
-        told = "needed, or better without" if judged else "differs from 0"
+        meaning = "needed, or better without" if judged else "differs from 0"
         grid_figure.draw_signed(
             axes, layout, values, most(report), orange=-report.worse, bold=bold,
-            legend=f"head (blue: worse without it, it helps; bold: {told})",
+            legend=f"head (blue: worse without it, it helps; bold: {meaning})",
         )  # fmt: skip
     x = MARGIN + left + grid_wide + names_wide
     bars = sheet.axes(x, top, bars_wide, len(listed) * _BAR)
     _bars(bars, report, listed)
     if report.curve:
         y = top + body_high + 0.25
-        inside = MARGIN + 0.55, y, wide - 2 * MARGIN - 0.65, curve_high - 0.55
+        inside = MARGIN + 0.55, y, width - 2 * MARGIN - 0.65, curve_high - 0.55
         _curve(sheet.axes(*inside), report)
     return figure
 
@@ -120,8 +120,8 @@ def _curve(axes: Axes, report: Ablation) -> None:
 
 def _label(effect: Effect) -> str:
     """Return what a bar is called: its heads, what they do, and what rules keep of it."""
-    kept = (f"{one.method} keeps {kept_share(one)}" for one in effect.kept if one.share is not None)
-    return "  ".join(filter(None, (_short(effect.name), role(effect), *kept)))
+    shares = (f"{r.method} keeps {kept_share(r)}" for r in effect.kept if r.share is not None)
+    return "  ".join(filter(None, (_short(effect.name), role(effect), *shares)))
 
 
 def _short(name: str, room: int = 26) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Literal, cast
 
@@ -26,8 +27,9 @@ from attnviz.captures.trials import PROBE_SEEDS, Activations, Trial, predicted, 
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
 from attnviz.core.heads import Head, Layout, Site, SiteKind
-from attnviz.core.prompt import Inputs, Prompt
+from attnviz.core.prompt import Inputs, Prompt, padded
 from attnviz.core.source import Rows, Source
+from attnviz.core.threads import ASIDE, run_passes
 from attnviz.corpus.lines import sentences
 from attnviz.corpus.texts import packed
 from attnviz.errors import AttnvizError, UsageError
@@ -77,24 +79,36 @@ class Means:
         self._counts: dict[Site, Array] = {}
         self._norms: dict[Site, Array] = {}
 
-    def add(self, source: Source, batch: Sequence[Inputs]) -> None:
-        """Take in a batch of reference texts."""
-        outputs = HeadOutputs(source.layout.sites)
+    def add(self, source: Source, batches: Sequence[Sequence[Inputs]]) -> None:
+        """Take in batches of reference texts."""
+        take = partial(self._of_batch, source)
+        longest = max(map(padded, batches), default=0)
+        for layers in run_passes(take, batches, source.concurrent, longest, ASIDE * TOKENS):
+            for layer in layers:
+                self._take(*layer)
+
+    @staticmethod
+    def _of_batch(
+        source: Source, batch: Sequence[Inputs]
+    ) -> list[tuple[Site, Array, Array, Array]]:
+        """Run a batch, and give what :meth:`_take` takes of each layer."""
+        outputs, layers = HeadOutputs(source.layout.sites), []
         observe(source, batch, outputs)
         for site, z in outputs.values().items():
             lengths = np.array([len(item.sides[site.kind].queries) for item in batch])
-            there = np.arange(z.shape[1]) < lengths[:, None]
+            inside = np.arange(z.shape[1]) < lengths[:, None]
             exact = arrays.exact(z)
-            real = arrays.converted(arrays.array(there), exact)  # [B, T]
+            real = arrays.converted(arrays.array(inside), exact)  # [B, T]
             values = arrays.of(z).xp.where(real[..., None, None], exact, 0.0)
             sums, counts = values.sum(0), real.sum(0)  # [T, H, d_v], [T]
-            self._take(site, sums, counts, arrays.norm(values).sum((0, 1)))
+            layers.append((site, sums, counts, arrays.norm(values).sum((0, 1))))
+        return layers
 
     def _take(self, site: Site, sums: Array, counts: Array, norms: Array) -> None:
         """Add to a layer's sums [T, H, d_v], rows [T] and sums of norms [H]."""
         if site in self._sums:
-            sums = _longer(self._sums[site], sums)
-            counts = _longer(self._counts[site], counts)
+            sums = _padded_sum(self._sums[site], sums)
+            counts = _padded_sum(self._counts[site], counts)
             norms = self._norms[site] + arrays.converted(norms, self._norms[site])
         self._sums[site], self._counts[site], self._norms[site] = sums, counts, norms
 
@@ -102,8 +116,8 @@ class Means:
         """All that they are made of, by name; :meth:`from_arrays` takes it back."""
         parts = {"sums": self._sums, "counts": self._counts, "norms": self._norms}
         return {
-            f"{what} {site.kind} {site.layer}": part
-            for what, by_site in parts.items()
+            f"{name} {site.kind} {site.layer}": part
+            for name, by_site in parts.items()
             for site, part in by_site.items()
         }
 
@@ -112,10 +126,10 @@ class Means:
         """Return the means whose :meth:`to_arrays` these are; KeyError for anything else."""
         means = cls(over)
         for name in parts:
-            what, kind, layer = name.split()
-            if what == "sums":
+            quantity, kind, layer = name.split()
+            if quantity == "sums":
                 site = Site(cast("SiteKind", kind), int(layer))
-                counts, norms = (parts[f"{other} {kind} {layer}"] for other in ("counts", "norms"))
+                counts, norms = (parts[f"{key} {kind} {layer}"] for key in ("counts", "norms"))
                 means._take(site, parts[name], counts, norms)
         return means
 
@@ -132,10 +146,10 @@ class Means:
             if self._over == "tokens":
                 means[site] = xp.broadcast_to(overall, (1, length, *overall.shape))
                 continue
-            own = sums / counts.clip(1)[:, None, None]
-            own = xp.where((counts >= self._least)[:, None, None], own, overall)
-            more = xp.broadcast_to(overall, (max(0, length - len(own)), *overall.shape))
-            means[site] = xp.concatenate([own, more])[None, :length]
+            mean = sums / counts.clip(1)[:, None, None]
+            mean = xp.where((counts >= self._least)[:, None, None], mean, overall)
+            padding = xp.broadcast_to(overall, (max(0, length - len(mean)), *overall.shape))
+            means[site] = xp.concatenate([mean, padding])[None, :length]
         return means
 
     def reach(self, kind: SiteKind) -> int:
@@ -147,11 +161,11 @@ class Means:
 
     def merged(self, other: Means) -> Means:
         """Return the means over the texts of both."""
-        both = Means(self._over, self._least)
+        total = Means(self._over, self._least)
         for means in (self, other):
             for site, sums in means._sums.items():
-                both._take(site, sums, means._counts[site], means._norms[site])
-        return both
+                total._take(site, sums, means._counts[site], means._norms[site])
+        return total
 
     def shares(self, layout: Layout) -> dict[Head, float]:
         """‖mean of z_h‖ / mean of ‖z_h‖ over all tokens: how much of a head's output never changes.
@@ -182,13 +196,13 @@ def donors(
     """
     chosen = []
     for text, length, pool in zip(texts, lengths, pools, strict=True):
-        most = min(length, max(pool))
-        enough = [n for n, other in enumerate(pool) if other >= most]
-        chosen.append(random.Random(f"{seed}/{draw}/{text}").choice(enough))
+        needed = min(length, max(pool))
+        candidates = [n for n, size in enumerate(pool) if size >= needed]
+        chosen.append(random.Random(f"{seed}/{draw}/{text}").choice(candidates))
     return chosen
 
 
-def resampled(source: Source, given: Sequence[Inputs], means: Fills) -> Fills:
+def resampled(source: Source, texts: Sequence[Inputs], means: Fills) -> Fills:
     """Return the outputs [B, T, H, d_v] that heads have on other texts at the same positions.
 
     Where a donor is too short, the mean stays.
@@ -196,16 +210,16 @@ def resampled(source: Source, given: Sequence[Inputs], means: Fills) -> Fills:
     ``means``: of the layers and as many positions as are to be others, [1 or B, T, H, d_v].
     """
     outputs = HeadOutputs(means)
-    observe(source, given, outputs)
+    observe(source, texts, outputs)
     fills = {}
     for site, z in outputs.values().items():
-        on, mean = arrays.of(z), arrays.converted(means[site], z)
-        every = on.xp.broadcast_to(on.cast(mean, z.dtype), (len(given), *mean.shape[1:]))
-        others = on.copied(every)
-        for number, item in enumerate(given):
-            size = min(len(item.sides[site.kind].queries), others.shape[1])
-            others[number, :size] = z[number, :size]
-        fills[site] = others
+        lib, mean = arrays.of(z), arrays.converted(means[site], z)
+        stretched = lib.xp.broadcast_to(lib.cast(mean, z.dtype), (len(texts), *mean.shape[1:]))
+        fill = lib.copied(stretched)
+        for number, item in enumerate(texts):
+            size = min(len(item.sides[site.kind].queries), fill.shape[1])
+            fill[number, :size] = z[number, :size]
+        fills[site] = fill
     return fills
 
 
@@ -215,13 +229,13 @@ def users(fill: UserFill, source: Source, batch: Sequence[Inputs], means: Fills)
     ``means``: of the layers that are filled and as many positions as the longest has, [1 or B, T,
     H, d_v].
     """
-    seen = Activations(["z", "v", "pattern"], means.keys())
-    observe(source, batch, seen, terms=True)
-    outputs, values, weights = (seen.values[part] for part in ("z", "v", "pattern"))
+    activations = Activations(["z", "v", "pattern"], means.keys())
+    observe(source, batch, activations, terms=True)
+    outputs, values, weights = (activations.values[part] for part in ("z", "v", "pattern"))
     fills = {}
     for site, output in outputs.items():
-        z, on = output.swapaxes(1, 2), arrays.of(output)
-        mean = on.xp.broadcast_to(on.cast(arrays.converted(means[site], z), z.dtype), z.shape)
+        z, lib = output.swapaxes(1, 2), arrays.of(output)
+        mean = lib.xp.broadcast_to(lib.cast(arrays.converted(means[site], z), z.dtype), z.shape)
         fills[site] = filled(fill, batch, site, z, mean, (weights[site], values[site]))
     return fills
 
@@ -231,13 +245,13 @@ def lengths_of(batch: Sequence[Inputs]) -> dict[SiteKind, int]:
     return {kind: max(len(item.sides[kind].queries) for item in batch) for kind in batch[0].sides}
 
 
-def _longer(a: Array, b: Array) -> Array:
+def _padded_sum(a: Array, b: Array) -> Array:
     """Add two arrays of different length along the first axis, of the first one's kind."""
     b = arrays.converted(b, a)
-    long, short = (a, b) if len(a) >= len(b) else (b, a)
-    both: Array = arrays.of(long).copied(long)
-    both[: len(short)] += short
-    return both
+    longer, shorter = (a, b) if len(a) >= len(b) else (b, a)
+    total: Array = arrays.of(longer).copied(longer)
+    total[: len(shorter)] += shorter
+    return total
 
 
 UNMATCHED, MATCHED = "unmatched", "matched"
@@ -279,9 +293,9 @@ class Pool:
         def make(texts: Sequence[Inputs], over: MeanOver) -> Means:
             means = Means(over)
             lengths = [inputs.length for inputs in texts]
-            most = 0 if any(inputs.features for inputs in texts) else TOKENS
-            for batch in batches(lengths, most):
-                means.add(source, [texts[number] for number in batch])
+            tokens = 0 if any(inputs.features for inputs in texts) else TOKENS
+            parts = batches(lengths, tokens)
+            means.add(source, [[texts[number] for number in part] for part in parts])
             return means
 
         means = Cache(source).recall(
@@ -338,8 +352,8 @@ class Reference:
             seed=seed,
             draw=draw,
         )
-        given = [pool[number] for pool, number in zip(pools, numbers, strict=True)]
-        return resampled(source, given, self.means(batch, sites))
+        texts = [pool[number] for pool, number in zip(pools, numbers, strict=True)]
+        return resampled(source, texts, self.means(batch, sites))
 
     def beyond(self, trials: Sequence[Trial]) -> float:
         """Get the share of positions that too few reference texts reach for a mean of their own."""
@@ -376,16 +390,16 @@ def probed(source: Source, tested: Sequence[Trial], over: MeanOver) -> Reference
     position sequences of different lengths are in both: a mean over all of them is in neither.
     Means and donors are of different sequences, so that the two methods do not err together.
     """
-    donors, *rest = (list(probe(source, n * PROBE_SEEDS)) for n in range(1, 2 + MEANS_OF))
+    donors, *means = (list(probe(source, n * PROBE_SEEDS)) for n in range(1, 2 + MEANS_OF))
     lengths = list(dict.fromkeys(trial.inputs.length for trial in tested))
 
-    def of_length(length: int, drawn: Iterable[Trial]) -> list[Inputs]:
-        return [trial.inputs for trial in drawn if trial.inputs.length == length]
+    def of_length(length: int, candidates: Iterable[Trial]) -> list[Inputs]:
+        return [trial.inputs for trial in candidates if trial.inputs.length == length]
 
     pools = tuple(
-        Pool.of(source, of_length(n, chain(*rest)), over, of_length(n, donors)) for n in lengths
+        Pool.of(source, of_length(n, chain(*means)), over, of_length(n, donors)) for n in lengths
     )
-    count = len(of_length(lengths[0], chain(*rest)))
+    count = len(of_length(lengths[0], chain(*means)))
     return Reference(
         pools,
         tuple(lengths.index(trial.inputs.length) for trial in tested),
@@ -418,23 +432,23 @@ def same_group(
             members.setdefault(name, {})[number] = inputs
     pools: list[Pool] = []
     of = [-1] * len(fold)
-    for some in members.values():
-        if len({copies[number] for number in some}) < 2 * LEAST:
+    for group in members.values():
+        if len({copies[number] for number in group}) < 2 * LEAST:
             continue
-        sides = halves(some, copies, seed)
-        for number in some:
+        sides = halves(group, copies, seed)
+        for number in group:
             of[number] = len(pools) + 1 - sides[number]
-        pools += _both_halves(source, some, sides, over)
+        pools += _both_halves(source, group, sides, over)
     if not pools:
         return None
-    alone = [number for number in texts if of[number] < 0]
-    if alone:
-        for number in alone:
+    lone = [number for number in texts if of[number] < 0]
+    if lone:
+        for number in lone:
             of[number] = len(pools) + 1 - fold[number]
         pools += _both_halves(source, texts, fold, over)
     name = "other texts of the same group"
     return Reference(
-        tuple(pools), tuple(of), name, _shares(source, pools), matched=not alone, alone=len(alone)
+        tuple(pools), tuple(of), name, _shares(source, pools), matched=not lone, alone=len(lone)
     )
 
 
@@ -483,10 +497,10 @@ def batches(lengths: Sequence[int], tokens: int) -> list[tuple[int, ...]]:
     order = sorted(range(len(lengths)), key=lambda n: (lengths[n], n))
     parts, first = [], 0
     while first < len(order):
-        most = lengths[order[first]] * (1 + PADDED)
-        alike = [number for number in order[first:] if lengths[number] <= most]
+        longest = lengths[order[first]] * (1 + PADDED)
+        alike = [number for number in order[first:] if lengths[number] <= longest]
         packs = packed([lengths[number] for number in alike], tokens, LARGEST)
-        parts += [tuple(alike[place] for place in pack) for pack in packs]
+        parts += [tuple(alike[index] for index in pack) for pack in packs]
         first += len(alike)
     return parts
 
@@ -502,8 +516,8 @@ def halves(texts: Mapping[int, Inputs], clusters: Sequence[int], seed: int) -> t
     side: dict[int, int] = {}
     for first in range(0, len(order), 2):
         coin = draw.randrange(2)
-        for place, cluster in enumerate(order[first : first + 2]):
-            side[cluster] = coin if place == 0 else 1 - coin
+        for index, cluster in enumerate(order[first : first + 2]):
+            side[cluster] = coin if index == 0 else 1 - coin
     return tuple(side[c] if n in texts else -1 for n, c in enumerate(clusters))
 
 

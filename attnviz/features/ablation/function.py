@@ -84,9 +84,9 @@ def ablate(
 
     if text is not None:
         text, model = prompts_of(text, NO_MODEL, model)
-        for place in str(settings.position).split(","):
-            if place.strip().startswith("span:"):
-                check_span(place.strip().removeprefix("span:"), text)
+        for token in str(settings.position).split(","):
+            if token.strip().startswith("span:"):
+                check_span(token.strip().removeprefix("span:"), text)
     if not isinstance(reference, str | None):
         reference, model = prompts_of(reference, NO_MODEL, model)
     source = light(model.load(heads=there))
@@ -121,12 +121,12 @@ def ablate(
 
 
 def _reference(
-    source: Source, asked: Input | Iterable[Input] | None
+    source: Source, reference: Input | Iterable[Input] | None
 ) -> Sequence[Inputs] | str | None:
     """Return prepared texts, or a reference by its name."""
-    if asked is None or (isinstance(asked, str) and asked in (MATCHED, UNMATCHED)):
-        return asked
-    return prepared(source, asked)
+    if reference is None or (isinstance(reference, str) and reference in (MATCHED, UNMATCHED)):
+        return reference
+    return prepared(source, reference)
 
 
 def _annotated(several: Sequence[Attached], source: Source, model: ModelSettings) -> Roles:

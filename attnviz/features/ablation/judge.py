@@ -53,12 +53,12 @@ class Summed:
         """Put the trials of each text together."""
         ordered = sorted(range(len(measured)), key=lambda n: (measured[n].text, n))
         texts = tuple(dict.fromkeys(measured[n].text for n in ordered))
-        place = {text: i for i, text in enumerate(texts)}
+        row = {text: i for i, text in enumerate(texts)}
         rows, base = np.zeros(len(texts), np.int64), np.zeros(len(texts))
         changes = np.zeros((len(texts), *measured[0].changes.shape))
         slopes = np.zeros((len(texts), len(measured[0].gradients)))
         for n in ordered:
-            trial, i = measured[n], place[measured[n].text]
+            trial, i = measured[n], row[measured[n].text]
             rows[i] += trial.positions
             base[i] += trial.base
             changes[i] += trial.changes
@@ -73,14 +73,14 @@ class Summed:
 
     def only(self, texts: Collection[int]) -> Summed:
         """Return the sums of some texts."""
-        places = [place for place, text in enumerate(self.texts) if text in texts]
+        chosen = [row for row, text in enumerate(self.texts) if text in texts]
         return Summed(
-            tuple(self.texts[place] for place in places),
-            tuple(self.clusters[place] for place in places),
-            self.rows[places],
-            self.base[places],
-            self.changes[places],
-            self.gradients[places],
+            tuple(self.texts[row] for row in chosen),
+            tuple(self.clusters[row] for row in chosen),
+            self.rows[chosen],
+            self.base[chosen],
+            self.changes[chosen],
+            self.gradients[chosen],
         )
 
     def by(self, methods: slice) -> Summed:
@@ -102,7 +102,7 @@ class Summed:
 def estimates(summed: Summed, average: str, rounding: float = 0.0) -> Family:
     """Judge all changes [methods * groups] as one family; medians alone have joint intervals."""
     changes = summed.changes.reshape(len(summed.texts), -1)
-    found = judge(
+    family = judge(
         changes,
         summed.rows,
         summed.names,
@@ -111,12 +111,12 @@ def estimates(summed: Summed, average: str, rounding: float = 0.0) -> Family:
         pooled_rounding=rounding,
     )
     if average == "median":
-        return found
-    mean, none = found.pooled, np.full(changes.shape[1], np.nan)
+        return family
+    mean, absent = family.pooled, np.full(changes.shape[1], np.nan)
     ends = (
-        trimmed_means(found.values) if average == "trimmed" else (mean.value, mean.low, mean.high)
+        trimmed_means(family.values) if average == "trimmed" else (mean.value, mean.low, mean.high)
     )
-    return replace(found, typical=Medians(*ends, none, none, none))
+    return replace(family, typical=Medians(*ends, absent, absent, absent))
 
 
 ROUNDING = 8
@@ -147,36 +147,36 @@ def judged(
     near: Mapping[str, Mapping[Head, Nearness]],
 ) -> tuple[Effect, ...]:
     """Judge every group by each method and rank it; ``near``: how far fills are from outputs."""
-    found = estimates(summed, settings.average, noise)
-    largest, often = largest_share(found.sums), found.often(smallest or 0.0)
+    family = estimates(summed, settings.average, noise)
+    largest, often = largest_share(family.sums), family.often(smallest or 0.0)
     worse = (summed.changes * metric.worse > 0).mean(0).reshape(-1)
     one_less, compares = _one_less(summed, settings), metric.compares
 
     def change(method: str, n: int, heads: Sequence[Head]) -> Change:
-        one, fills = found[n], near.get(method, {})
-        some = [fills[head] for head in heads if head in fills]
+        estimate, fills = family[n], near.get(method, {})
+        distances = [fills[head] for head in heads if head in fills]
         worse_in, better_in = (often[n] or (None, None))[:: metric.worse or 1]
         low, least, mean_low = (  # a distance is never below 0, and so is no end of an interval
             end if end is None or not compares else max(end, 0.0)
-            for end in (one.low, one.joint_low, one.mean_low)
+            for end in (estimate.low, estimate.joint_low, estimate.mean_low)
         )
         return Change(
             method,
-            one.value,
+            estimate.value,
             low,
-            one.high,
+            estimate.high,
             least,
-            one.joint_high,
+            estimate.joint_high,
             worse=None if compares else float(worse[n]),
-            sure=None if compares else one.sure,
+            sure=None if compares else estimate.sure,
             largest=none_if_nan(largest[n]),
-            detectable=None if compares else one.detectable,
-            apart=_mean([fill.apart for fill in some]),
-            off=_mean([fill.off for fill in some if fill.off is not None]),
+            detectable=None if compares else estimate.detectable,
+            apart=_mean([fill.apart for fill in distances]),
+            off=_mean([fill.off for fill in distances if fill.off is not None]),
             one_less=None if one_less is None else one_less[n],
-            mean=one.mean,
+            mean=estimate.mean,
             mean_low=mean_low,
-            mean_high=one.mean_high,
+            mean_high=estimate.mean_high,
             often_worse=worse_in,
             often_better=better_in,
         )
@@ -232,14 +232,14 @@ def kept(
     """Add what rules keep of each effect; ``summed``: by methods, then rules, then their nulls."""
     least, rules = max(noise, smallest or 0.0), list(plan.rules)
 
-    def by_rule(number: int, effect: Effect, place: int) -> Kept | None:
+    def by_rule(number: int, effect: Effect, index: int) -> Kept | None:
         """Return what one rule keeps of the effect with a number; None where no head has a rule."""
-        method = rules[place]
+        method = rules[index]
         heads = [head for head in effect.heads if plan.is_named(method, head)]
         if not heads:
             return None
         names = dict.fromkeys(pool.names[head] for pool in plan.rules[method] for head in heads)
-        ruled_row = len(plan.methods) + place
+        ruled_row = len(plan.methods) + index
         sums = summed.changes[:, [0, ruled_row, ruled_row + len(rules)], number]
         lost, ruled, null = merge_copies(summed.names, *sums.T)
         rows = int(summed.rows.sum())
@@ -291,16 +291,16 @@ def described(
     shares: Mapping[Head, float],
 ) -> tuple[Effect, ...]:
     """Return the effects with what is known of their heads beside the changes."""
-    place = {head: number for number, head in enumerate(source.layout)}
-    alone = {effect.heads[0]: effect.change for effect in effects if len(effect.heads) == 1}
+    index = {head: number for number, head in enumerate(source.layout)}
+    single = {effect.heads[0]: effect.change for effect in effects if len(effect.heads) == 1}
     listed = []
     for effect in effects:
         if len(effect.heads) > 1:
-            members = [alone[head] for head in effect.heads if head in alone]
-            whole = len(members) == len(effect.heads)
-            listed.append(replace(effect, members=float(sum(members)) if whole else None))
+            members = [single[head] for head in effect.heads if head in single]
+            complete = len(members) == len(effect.heads)
+            listed.append(replace(effect, members=float(sum(members)) if complete else None))
             continue
-        number = place[effect.heads[0]]
+        number = index[effect.heads[0]]
         score = scores[number]
         listed.append(
             replace(
@@ -317,19 +317,19 @@ def described(
 
 def _one_less(summed: Summed, settings: AblationSettings) -> list[OneLess] | None:
     """Of every change what it is without the text that moves it most; None unless asked for."""
-    own = list(dict.fromkeys(summed.clusters))
-    if not settings.stability or len(own) < 2:
+    clusters = list(dict.fromkeys(summed.clusters))
+    if not settings.stability or len(clusters) < 2:
         return None
 
-    def center(places: Sequence[int]) -> Floats:
-        names = {own[place] for place in places}
-        some = zip(summed.texts, summed.clusters, strict=True)
-        part = summed.only([text for text, name in some if name in names])
+    def center(indices: Sequence[int]) -> Floats:
+        names = {clusters[index] for index in indices}
+        texts = zip(summed.texts, summed.clusters, strict=True)
+        part = summed.only([text for text, name in texts if name in names])
         return estimates(part, settings.average).typical.center
 
-    first = [summed.texts[summed.clusters.index(name)] for name in own]
-    places, values = most_moved(center, len(own))
-    return [OneLess(first[place] + 1, value) for place, value in zip(places, values, strict=True)]
+    first = [summed.texts[summed.clusters.index(name)] for name in clusters]
+    indices, values = most_moved(center, len(clusters))
+    return [OneLess(first[index] + 1, value) for index, value in zip(indices, values, strict=True)]
 
 
 Parts = tuple[frozenset[int], frozenset[int]]
@@ -350,33 +350,33 @@ def curve(
     progress: Progress,
 ) -> tuple[CurvePoint, ...]:
     """Get the metric with more and more heads ablated, the least important first; by one method."""
-    alone = {e.heads[0]: n for n, e in enumerate(effects) if len(e.heads) == 1}
-    if set(alone) != set(layout):
+    single = {e.heads[0]: n for n, e in enumerate(effects) if len(e.heads) == 1}
+    if set(single) != set(layout):
         raise UsageError(
             "a curve ablates every head; leave out {select}", select=settings.select or ...
         )
-    by = "effect" if settings.order in (None, "remeasured") else settings.order
+    criterion = "effect" if settings.order in (None, "remeasured") else settings.order
     walk = _Walk(bench, parts, clusters, settings, progress)
     heads = tuple(layout)
     orders: dict[str, list[Head]] = {}
-    if by != "random":
+    if criterion != "random":
         half = summed.only(walk.chosen_on)
         changes = estimates(half, settings.average).typical.center
-        slopes = np.abs(half.gradients).mean(0) if by == "gradient" else None
-        place = {head: number for number, head in enumerate(layout)}
+        slopes = np.abs(half.gradients).mean(0) if criterion == "gradient" else None
+        index = {head: number for number, head in enumerate(layout)}
 
         def importance(head: Head) -> tuple[float, ...]:
-            cost = float(changes[alone[head]]) * metric.worse
+            cost = float(changes[single[head]]) * metric.worse
             if slopes is not None:
-                return (float(slopes[place[head]]),)
-            if by == "role":  # heads without a role first
-                return (float(bool(effects[alone[head]].does)), cost)
+                return (float(slopes[index[head]]),)
+            if criterion == "role":  # heads without a role first
+                return (float(bool(effects[single[head]].does)), cost)
             return (cost,)
 
-        orders[by] = sorted(heads, key=importance)
+        orders[criterion] = sorted(heads, key=importance)
     if settings.order == "remeasured":
         orders["effect"] = walk.remeasured(orders["effect"], metric)
-    count = max(1, settings.random_orders) if by == "random" else settings.random_orders
+    count = max(1, settings.random_orders) if criterion == "random" else settings.random_orders
     for number in range(count):
         order = list(heads)
         random.Random(f"{settings.seed}/{number}").shuffle(order)
@@ -404,27 +404,27 @@ class _Walk:
 
     def remeasured(self, order: list[Head], metric: Metric) -> list[Head]:
         """Return the same, ranking what is left again after every tenth of the heads."""
-        gone: list[Head] = []
-        left = list(order)
+        removed: list[Head] = []
+        queue = list(order)
         step = max(1, len(order) // STEPS)
-        while left:
-            gone, left = gone + left[:step], left[step:]
-            if len(left) > 1:
-                groups = [Group(f"{len(gone)}+{head.name}", (*gone, head)) for head in left]
+        while queue:
+            removed, queue = removed + queue[:step], queue[step:]
+            if len(queue) > 1:
+                groups = [Group(f"{len(removed)}+{head.name}", (*removed, head)) for head in queue]
                 changes = self._estimates(groups, self.chosen_on, "ranking again")[0]
                 ranked = np.argsort(changes * metric.worse, kind="stable")
-                left = [left[n] for n in ranked]
-        return gone
+                queue = [queue[n] for n in ranked]
+        return removed
 
     def points(self, name: str, order: Sequence[Head], layout: Layout) -> list[CurvePoint]:
         """Return the cost of an order."""
         groups = [Group(f"first {n}", tuple(order[:n])) for n in range(1, len(order) + 1)]
         means, lows, highs = self._estimates(groups, self.measured_on, f"curve, {name}")
-        known = not np.isnan(lows).any()
-        start = 0.0 if known else None
+        bounded = not np.isnan(lows).any()
+        start = 0.0 if bounded else None
         points = [CurvePoint(name, 0, "", 0.0, start, start)]
         for n, head in enumerate(order):
-            ends = (float(lows[n]), float(highs[n])) if known else (None, None)
+            ends = (float(lows[n]), float(highs[n])) if bounded else (None, None)
             points.append(CurvePoint(name, n + 1, layout.name(head), float(means[n]), *ends))
         return points
 
@@ -436,8 +436,8 @@ class _Walk:
         for batch in self._bench.measure(groups, texts=texts, first_method=True):
             measured += batch
             self._progress(stage, len(measured), total)
-        found = estimates(Summed.of(measured, self._clusters), self._average).typical
-        return found.center, found.low, found.high
+        typical = estimates(Summed.of(measured, self._clusters), self._average).typical
+        return typical.center, typical.low, typical.high
 
 
 def order_parts(

@@ -28,13 +28,21 @@ from attnviz.core import arrays
 from attnviz.core.arrays import Array, exact
 from attnviz.core.heads import Head, Site
 from attnviz.core.source import ForwardRequest, Gate, Output, Source
+from attnviz.core.threads import one_thread_for
 from attnviz.corpus.executors import WorkerFailure
 from attnviz.corpus.running import executor
 from attnviz.errors import AttnvizError, UsageError
 from attnviz.features.ablation.fills import Fills, HeadOutputs, Method, Reference, batches, users
 from attnviz.features.ablation.ruled import HeadRules, RuleMaps, replacements
 from attnviz.interventions.metrics import Metric
-from attnviz.interventions.sweep import BaselineRun, Intervention, ablations, baseline, sweep_trials
+from attnviz.interventions.sweep import (
+    BaselineRun,
+    Intervention,
+    ablations,
+    baseline,
+    of_each,
+    sweep_trials,
+)
 from attnviz.scoring.observe import observe
 from attnviz.scoring.select import Group
 from attnviz.scoring.user_measures import FILLS
@@ -78,6 +86,10 @@ class Plan:
         assert self.reference is not None
         return self.rules[method][self.reference.of[trial.text]]
 
+    def batches(self, source: Source, lengths: Sequence[int]) -> list[tuple[int, ...]]:
+        """Return the numbers of texts of these lengths in batches, each for one pass of a model."""
+        return batches(lengths, of_each(self.tokens, source.concurrent))
+
     def is_named(self, method: Method, head: Head) -> bool:
         """Whether a head has a rule whatever text is measured."""
         return all(head in pool.names for pool in self.rules[method])
@@ -108,9 +120,9 @@ class Meter:
     """Measures batches with a model; :meth:`__call__` is what an executor does with a task."""
 
     def __init__(
-        self, source: Source, plan: Plan, told: Callable[[float], None] = lambda share: None
+        self, source: Source, plan: Plan, on_share: Callable[[float], None] = lambda share: None
     ) -> None:
-        self._source, self._plan, self._told = source, plan, told
+        self._source, self._plan, self._on_share = source, plan, on_share
         self._done = self._all = 0
 
     def __call__(self, task: TrialBatch) -> list[Measured]:
@@ -187,7 +199,7 @@ class Meter:
         bare = {head for head in heads if not plan.is_named(rule, head)}
         rules = [plan.rules_of(rule, trial) for trial in trials]
         weights = maps.of(rules, heads - bare, plan.seed if method != rule else None)
-        soft, filled = any(one.shares for one in rules), None
+        soft, filled = any(of_trial.shares for of_trial in rules), None
         if soft or any(len(group.heads) > 1 and bare & {*group.heads} for group in groups):
             filled = self.fills(trials, groups, "mean" if soft else plan.methods[0], 0)
         return replacements(self._source, groups, rules, weights, bare, filled)
@@ -198,7 +210,7 @@ class Meter:
     def _tell(self, groups: int) -> None:
         """So many more groups of the batch are measured."""
         self._done += groups
-        self._told(self._done / self._all)
+        self._on_share(self._done / self._all)
 
     def fills(
         self, trials: Sequence[Trial], groups: Sequence[Group], method: Method, draw: int
@@ -227,10 +239,12 @@ class Bench:
         jobs: int = 1,
         ray: str | None = None,
     ) -> None:
-        self.plan = plan
-        self._told: Callable[[float], None] = lambda share: None
-        here = jobs == 1 and ray is None
-        worker = partial(Meter, plan=plan, told=self._tell) if here else partial(Meter, plan=plan)
+        self.plan, self._source = plan, source
+        self._on_share: Callable[[float], None] = lambda share: None
+        inline = jobs == 1 and ray is None
+        worker = (
+            partial(Meter, plan=plan, on_share=self._tell) if inline else partial(Meter, plan=plan)
+        )
         self._executor = executor(worker, source, load, jobs, ray)
 
     def __enter__(self) -> Bench:
@@ -241,7 +255,14 @@ class Bench:
         self._executor.__exit__(*error)
 
     def _tell(self, share: float) -> None:
-        self._told(share)
+        self._on_share(share)
+
+    def batches(self, texts: Collection[int] | None = None) -> list[tuple[int, ...]]:
+        """Return the numbers of trials in batches; of all texts unless some are given."""
+        trials = self.plan.trials
+        numbers = [n for n, trial in enumerate(trials) if texts is None or trial.text in texts]
+        parts = self.plan.batches(self._source, [trials[n].inputs.length for n in numbers])
+        return [tuple(numbers[n] for n in part) for part in parts]
 
     def measure(
         self,
@@ -249,15 +270,12 @@ class Bench:
         *,
         texts: Collection[int] | None = None,
         first_method: bool = False,
-        told: Callable[[float], None] = lambda share: None,
+        on_share: Callable[[float], None] = lambda share: None,
     ) -> Iterator[list[Measured]]:
         """Every trial without each group, batch by batch."""
-        plan, self._told = self.plan, told
-        numbers = [n for n, trial in enumerate(plan.trials) if texts is None or trial.text in texts]
-        lengths = [plan.trials[n].inputs.length for n in numbers]
-        parts = [tuple(numbers[n] for n in batch) for batch in batches(lengths, plan.tokens)]
+        plan, self._on_share = self.plan, on_share
         methods = plan.methods[:1] if first_method else plan.runs
-        tasks = [TrialBatch(batch, tuple(groups), methods) for batch in parts]
+        tasks = [TrialBatch(batch, tuple(groups), methods) for batch in self.batches(texts)]
         for task, answer in self._running.run(tasks):
             if isinstance(answer, WorkerFailure):
                 lost = ", ".join(str(self.plan.trials[n].text + 1) for n in task.trials[:5])
@@ -295,19 +313,19 @@ def gradients(source: Source, trials: Sequence[Trial], metric: Metric) -> Tensor
         for site in layout.sites
         if layout.heads[site.kind][site.layer]
     }
-    at = metric.logits_at(trials)
+    positions = metric.logits_at(trials)
     output = source.forward(
         [trial.inputs for trial in trials],
         request=ForwardRequest(
             gates={site: Gate(share) for site, share in shares.items()},
             hidden=not metric.logits,
             logits=metric.logits,
-            logits_at=at,
+            logits_at=positions,
             grad=True,
         ),
     )
     with torch.enable_grad():
-        values = metric.of(Output(), output, trials, at)
+        values = metric.of(Output(), output, trials, positions)
         total = torch.stack([of_trial.sum() for of_trial in values]).sum()
     if not total.requires_grad:
         raise UsageError("{} has no gradient; leave {estimate} out", metric.name, estimate=...)
@@ -347,7 +365,7 @@ def nearness(
         z = arrays.exact(output)
         xp = arrays.of(z).xp
         lengths = [len(trial.inputs.sides[site.kind].queries) for trial in tested]
-        others = [
+        filled = [
             xp.zeros_like(z) if fill is None else arrays.exact(arrays.converted(fill[site], z))
             for fill in fills.values()
         ]
@@ -356,15 +374,16 @@ def nearness(
             xp.concatenate([part[n, :size][:, indices] for n, size in enumerate(lengths)]).swapaxes(
                 0, 1
             )
-            for part in (z, *(xp.broadcast_to(other, z.shape) for other in others))
+            for part in (z, *(xp.broadcast_to(x, z.shape) for x in filled))
         )  # [heads, rows, d]
         size = arrays.norm(ours).mean(1).clip(1e-12)
-        off = _off(ours, several, np.repeat(np.arange(len(lengths)), lengths))
-        for number, (found, theirs) in enumerate(zip(by_method.values(), several, strict=True)):
-            apart = arrays.norm(theirs - ours).mean(1) / size
-            for place, index in enumerate(indices):
-                share = off[place][number] if off else None
-                found[Head(site, index)] = Nearness(float(apart[place]), share)
+        with one_thread_for(z):
+            off = _off(ours, several, np.repeat(np.arange(len(lengths)), lengths))
+        for number, (by_head, theirs) in enumerate(zip(by_method.values(), several, strict=True)):
+            distance = arrays.norm(theirs - ours).mean(1) / size
+            for row, index in enumerate(indices):
+                share = off[row][number] if off else None
+                by_head[Head(site, index)] = Nearness(float(distance[row]), share)
     return by_method
 
 
@@ -390,11 +409,11 @@ def _off(real: Array, fills: Sequence[Array], text: NDArray[np.int64]) -> list[l
 
     ``real`` and each of the fills [H, rows, d]; ``text`` [rows]; nothing for rows of one text.
     """
-    same = text[:, None] == text[None, :]
-    if same.all():
+    same_text = text[:, None] == text[None, :]
+    if same_text.all():
         return []
     xp = arrays.of(real).xp
-    barrier = arrays.converted(arrays.array(np.where(same, np.inf, 0.0)), real)
+    barrier = arrays.converted(arrays.array(np.where(same_text, np.inf, 0.0)), real)
     shares = []
     for head, ours in enumerate(real):
         far = xp.quantile(_to_nearest(ours, ours, barrier), _REAL)
@@ -415,11 +434,11 @@ def _to_nearest(a: Array, b: Array, barrier: Array) -> Array:
     """
     xp, sizes = arrays.of(a).xp, arrays.of(a).xp.square(b).sum(-1)
     nearest = []
-    for some in (slice(n, n + _NEAR) for n in range(0, len(a), _NEAR)):
-        squares = xp.square(a[some]).sum(-1)[:, None] + sizes
-        products = a[some] @ b.T
+    for part in (slice(n, n + _NEAR) for n in range(0, len(a), _NEAR)):
+        squares = xp.square(a[part]).sum(-1)[:, None] + sizes
+        products = a[part] @ b.T
         products *= 2
         squares -= products
-        squares += barrier[some]
+        squares += barrier[part]
         nearest.append(xp.amin(squares, 1))
     return xp.sqrt(xp.concatenate(nearest).clip(0))

@@ -48,14 +48,14 @@ class Pruned:
                 f"{small} of {large}"
             )
         if self.zeroed:
-            why = (
+            reason = (
                 "which is more than every layer loses" if self.cut
                 else "since transformers loads no fewer heads here"
             )  # fmt: skip
             size = "" if self.cut else f" ({before:,} parameters, {small})"
             lines.append(
                 f"{counted(len(self.zeroed), 'head')} set to zero and as large as before{size}, "
-                f"{why}"
+                f"{reason}"
             )
         lines.append(
             f"checked: differs from the model with these heads at zero by {self.difference:.1e} "
@@ -118,16 +118,16 @@ def write(
     source: Source, model: Located, heads: Sequence[Head], folder: Path, device: str
 ) -> Pruned:
     """Write and check; cut heads where the result can be loaded, and zero them where it cannot."""
-    gone: dict[int, list[int]] = {}
+    removed: dict[int, list[int]] = {}
     for head in heads:
-        gone.setdefault(head.layer, []).append(head.index)
+        removed.setdefault(head.layer, []).append(head.index)
     count = _counts(source)[0]
     expected = _outputs(source, {head.qualified: 0.0 for head in heads})
     checkpoint.check_free(folder)
     for cut in (True, False):
         with checkpoint.building(model, folder) as part:
             try:
-                written = checkpoint.write(model, gone, count, part, cut=cut)
+                result = checkpoint.write(model, removed, count, part, cut=cut)
                 difference = _difference(expected, part, device)
             except ModelError:
                 if not cut:
@@ -144,10 +144,10 @@ def write(
             difference,
         )
     name = source.layout.name
-    zeroed = tuple(name(h) for h in heads if h.index in written.removal.zeroed.get(h.layer, ()))
-    lost = len(next(iter(written.removal.cut.values()), ()))
+    zeroed = tuple(name(h) for h in heads if h.index in result.removal.zeroed.get(h.layer, ()))
+    lost = len(next(iter(result.removal.cut.values()), ()))
     return Pruned(
-        folder, tuple(map(name, heads)), lost, zeroed, written.parameters, written.size, difference
+        folder, tuple(map(name, heads)), lost, zeroed, result.parameters, result.size, difference
     )
 
 
@@ -160,10 +160,10 @@ def _counts(source: Source) -> tuple[int, ...]:
 def _difference(expected: torch.Tensor, folder: Path, device: str) -> float:
     """How far what was written is from what it should be."""
     checkpoint = located(folder, "the checkpoint without these heads")
-    made = _outputs(pretrained.load(checkpoint, device=device, dtype="float32"), {})
-    if made.shape != expected.shape:
+    logits = _outputs(pretrained.load(checkpoint, device=device, dtype="float32"), {})
+    if logits.shape != expected.shape:
         return float("inf")
-    return float((made - expected).abs().max())
+    return float((logits - expected).abs().max())
 
 
 def _outputs(source: Source, gates: dict[str, float]) -> torch.Tensor:
@@ -173,7 +173,7 @@ def _outputs(source: Source, gates: dict[str, float]) -> torch.Tensor:
     inputs = source.prepare(Prompt(ids=ids, special_tokens=False))
     request = ForwardRequest(logits=not source.no_logits)
     with source.gated(gates):
-        given = source.forward([inputs], [], request)
-    values = given.logits if given.logits is not None else given.hidden
+        output = source.forward([inputs], [], request)
+    values = output.logits if output.logits is not None else output.hidden
     assert values is not None
     return values.detach().float().cpu()

@@ -101,15 +101,15 @@ class RuleMaps:
                 reach = self._reach[number][site]
                 alike: dict[tuple[str | Head, bytes], Floats] = {}  # by rule and mask
                 for head in (head for head in heads if head.site == site):
-                    own, text = rules[number], rule_text(reach, trial.inputs, head)
-                    name = head if head in own.trees else own.names[head]
+                    of_heads, text = rules[number], rule_text(reach, trial.inputs, head)
+                    name = head if head in of_heads.trees else of_heads.names[head]
                     key = name, text.allowed.tobytes()
                     if key not in alike:
-                        alike[key] = own.rule(head).rows(text)
+                        alike[key] = of_heads.rule(head).rows(text)
                     rows = alike[key]
                     if seed is not None:
-                        drawn = seed, trial.text, site.layer, head.index
-                        rows = permuted(rows, text.allowed, drawn)
+                        seeds = seed, trial.text, site.layer, head.index
+                        rows = permuted(rows, text.allowed, seeds)
                     weights[number, head.index, : rows.shape[0], : rows.shape[1]] = rows
             maps[site] = arrays.array(weights)
         return maps
@@ -144,7 +144,7 @@ def replacements(
             for head in (head for head in group.heads if head.site == site):
                 if head not in bare:
                     ruled[:, head.index] = 1
-                    passed[:, head.index] = [one.shares.get(head, 1) for one in rules]
+                    passed[:, head.index] = [of_trial.shares.get(head, 1) for of_trial in rules]
                 elif len(group.heads) > 1:
                     passed[:, head.index] = 0
             if ruled.any():

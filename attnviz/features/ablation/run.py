@@ -21,7 +21,7 @@ from attnviz.core.split import by_field
 from attnviz.drawing.labels import counted
 from attnviz.errors import InputError, UsageError
 from attnviz.features.ablation import fills, measure
-from attnviz.features.ablation.fills import LEAST, Reference, batches
+from attnviz.features.ablation.fills import LEAST, Reference
 from attnviz.features.ablation.judge import (
     Parts,
     Summed,
@@ -93,8 +93,8 @@ def run(study: Study) -> Ablation:
     fold = fills.halves(texts, clusters, settings.seed)
     plan = _plan(study, metric, tested, fold)
     inputs = list(texts.values())
-    parts_of = batches([text.length for text in inputs], plan.tokens)
-    scores = score_texts(source, ([inputs[n] for n in part] for part in parts_of))
+    parts_of = plan.batches(source, [text.length for text in inputs])
+    scores = score_texts(source, [[inputs[n] for n in part] for part in parts_of], plan.tokens)
     groups, roles = _groups(study, with_roles(scores, study.annotated))
     roles += _named(study, plan)
     points: tuple[CurvePoint, ...] = ()
@@ -157,8 +157,8 @@ def run(study: Study) -> Ablation:
         ),
         user_defined=_user_defined(metric, settings),
     )
-    said = notes(report, {group.name for group in roles}, plan.reference, tested, noise)
-    return replace(report, notes=(*study.notes, *said))
+    messages = notes(report, {group.name for group in roles}, plan.reference, tested, noise)
+    return replace(report, notes=(*study.notes, *messages))
 
 
 def loss_by_text(source: Source, texts: Sequence[Inputs]) -> Summed | None:
@@ -228,20 +228,20 @@ def _metric(study: Study) -> Metric:
 
 def _trials(study: Study, metric: Metric) -> Iterator[Trial]:
     """Yield what is run, and where it is measured."""
-    at = study.settings.position
-    if at is None:
+    tokens = study.settings.position
+    if tokens is None:
         yield from _whole(study, metric)
         return
     labels = trials.labels_of(study.source)
     if labels is not None and labels.place != "each" and metric.logits:
-        raise UsageError("this model labels the whole text; leave out {position}", position=at)
+        raise UsageError("this model labels the whole text; leave out {position}", position=tokens)
     if study.texts is None or (metric.name == "logit-diff" and labels is None):
         raise UsageError(
-            "{position} is of texts, and not of {probe} or logit-diff", position=at, probe=...
+            "{position} is of texts, and not of {probe} or logit-diff", position=tokens, probe=...
         )
-    same = metric.name == "hidden" or trials.is_masked(study.source) or labels is not None
-    ahead = 0 if same else 1
-    yield from trials.within(_whole(study, metric), str(at), study.texts, ahead)
+    unshifted = metric.name == "hidden" or trials.is_masked(study.source) or labels is not None
+    ahead = 0 if unshifted else 1
+    yield from trials.within(_whole(study, metric), str(tokens), study.texts, ahead)
 
 
 def _whole(study: Study, metric: Metric) -> Iterator[Trial]:
@@ -286,18 +286,18 @@ def _clusters(study: Study, tested: Sequence[Trial]) -> tuple[int, ...]:
     clusters = list(range(tested[-1].text + 1))
     for number in dict.fromkeys(trial.text for trial in tested):
         name = study.groups[number] if study.groups else None
-        same = near_copy(study.texts[number]) if study.texts is not None else None
-        if name is not None or same is not None:
-            clusters[number] = first.setdefault(same if name is None else name, number)
+        identity = near_copy(study.texts[number]) if study.texts is not None else None
+        if name is not None or identity is not None:
+            clusters[number] = first.setdefault(identity if name is None else name, number)
     return tuple(clusters)
 
 
 def _parted(study: Study, clusters: Sequence[int], fold: Sequence[int]) -> tuple[str, Parts]:
     """How the texts are divided for a curve, and its parts."""
-    used = [number for number, side in enumerate(fold) if side >= 0]
-    names = {number: _called(study, clusters[number]) for number in used}
+    texts = [number for number, side in enumerate(fold) if side >= 0]
+    names = {number: _called(study, clusters[number]) for number in texts}
     split, values = by_field(
-        study.settings.split, lambda _: [(names[n], study.parts[n]) for n in used if study.parts]
+        study.settings.split, lambda _: [(names[n], study.parts[n]) for n in texts if study.parts]
     )
     return split, order_parts(fold, split, names, study.settings.seed, values)
 
@@ -314,9 +314,9 @@ def _same(study: Study, texts: Sequence[int], count: int) -> tuple[int, ...]:
     first: dict[Hashable, int] = {}
     copies = list(range(count))
     for number in texts:
-        same = near_copy(study.texts[number]) if study.texts is not None else None
-        if same is not None:
-            copies[number] = first.setdefault(same, number)
+        identity = near_copy(study.texts[number]) if study.texts is not None else None
+        if identity is not None:
+            copies[number] = first.setdefault(identity, number)
     return tuple(copies)
 
 
@@ -343,11 +343,11 @@ def _rules(study: Study, plan: Plan) -> dict[str, tuple[HeadRules, ...]]:
     source, methods = study.source, study.settings.rules
     by_method: dict[str, tuple[HeadRules, ...]] = dict.fromkeys(methods, ())
     for pool in () if plan.reference is None else plan.reference.pools:
-        parts = batches([text.length for text in pool.texts], plan.tokens)
+        parts = plan.batches(source, [text.length for text in pool.texts])
         texts = [[pool.texts[n] for n in part] for part in parts]
         by_role = {}
         if any(":" not in method for method in methods):
-            by_role = {one.head: of_role(one) for one in score_texts(source, texts)}
+            by_role = {one.head: of_role(one) for one in score_texts(source, texts, plan.tokens)}
         for method in methods:
             kind, _, name = method.partition(":")
             trees = study.trees.get(name, {})
@@ -356,9 +356,9 @@ def _rules(study: Study, plan: Plan) -> dict[str, tuple[HeadRules, ...]]:
             else:
                 rules = dict.fromkeys(source.layout, named_rule(name).name) if name else by_role
                 rules = {h: rule for h, rule in rules.items() if rule and RULES[rule].fits(h.site)}
-            own = HeadRules(rules, {}, trees)
-            shares = shares_of_rules(source, texts, own) if kind == SOFT else {}
-            by_method[method] += (replace(own, shares=shares),)
+            of_heads = HeadRules(rules, {}, trees)
+            shares = shares_of_rules(source, texts, of_heads) if kind == SOFT else {}
+            by_method[method] += (replace(of_heads, shares=shares),)
     return by_method
 
 
@@ -377,11 +377,11 @@ def choose_reference(
 ) -> Reference:
     """Choose texts that are not those they fill: given, in the same state, half, or bundled."""
     source, over = study.source, study.settings.mean_over
-    asked, texts = study.reference, {trial.text: trial.inputs for trial in tested}
-    if isinstance(asked, fills.Reference):
-        return asked
+    requested, texts = study.reference, {trial.text: trial.inputs for trial in tested}
+    if isinstance(requested, fills.Reference):
+        return requested
     if study.texts is None:
-        if asked not in (None, fills.MATCHED):
+        if requested not in (None, fills.MATCHED):
             raise UsageError(
                 "{probe} is filled from random tokens repeated at the same length, since no other "
                 "text is in their state; leave {reference} out",
@@ -389,32 +389,32 @@ def choose_reference(
                 reference=...,
             )
         return fills.probed(source, tested, over)
-    if asked in (None, fills.MATCHED) and (matched := _of_groups(study, texts, fold)):
+    if requested in (None, fills.MATCHED) and (matched := _of_groups(study, texts, fold)):
         return matched
-    own = {near_copy(inputs) for inputs in study.texts or ()}
+    measured = {near_copy(inputs) for inputs in study.texts or ()}
 
     def usable(candidates: Sequence[Inputs]) -> list[Inputs]:
         """Those that are not measured themselves, with masks where texts have some."""
-        others = [x for x in candidates if near_copy(x) not in own - {None}]
+        unseen = [x for x in candidates if near_copy(x) not in measured - {None}]
         if not (trials.is_masked(source) and metric.logits):
-            return others
+            return unseen
         mask, seed = trials.mask_id(source), study.settings.seed
-        hidden = [trials.masked(n, x, mask, seed=seed) for n, x in enumerate(others)]
+        hidden = [trials.masked(n, x, mask, seed=seed) for n, x in enumerate(unseen)]
         return [trial.inputs for masked in hidden for trial in masked]
 
-    if asked is not None and not isinstance(asked, str):
-        others = usable(asked)
-        if not others:
+    if requested is not None and not isinstance(requested, str):
+        chosen = usable(requested)
+        if not chosen:
             raise UsageError(
                 "{reference} holds only texts that are measured, or nothing at all; give others",
                 reference=...,
             )
-        if dropped := len(asked) - len(others):
+        if dropped := len(requested) - len(chosen):
             study.notes.append(
                 f"{counted(dropped, 'reference text')} left out, being measured too."
             )
-        name = counted(len(others), "reference text")
-        return fills.given(source, others, len(fold), over, name)
+        name = counted(len(chosen), "reference text")
+        return fills.given(source, chosen, len(fold), over, name)
     if {0, 1} <= set(fold):
         return fills.other_half(source, texts, fold, over)
     sentences = usable(fills.bundled(source, max(texts.values(), key=lambda x: x.length)))
@@ -452,15 +452,15 @@ def _stake(study: Study, plan: Plan, summed: Summed, repeated: float) -> float |
     """Measure what a probe's repetition is worth: the metric without less ``repeated``, with it."""
     if study.texts is not None or plan.metric.compares:
         return None
-    alone = [
+    unrepeated = [
         trial
         for trial in trials.unrepeated(study.source, plan.trials)
         if trial.text in summed.texts
     ]
     values = [
         arrays.to_numpy(of_trial)
-        for batch in batches([trial.inputs.length for trial in alone], plan.tokens)
-        for of_trial in baseline(study.source, [alone[n] for n in batch], plan.metric).base
+        for part in plan.batches(study.source, [trial.inputs.length for trial in unrepeated])
+        for of_trial in baseline(study.source, [unrepeated[n] for n in part], plan.metric).base
     ]
     return abs(float(np.concatenate(values).mean()) - repeated) or None
 
@@ -473,9 +473,9 @@ def _groups(
     def of_role(name: str) -> tuple[Head, ...]:
         return role_heads(scores, name)
 
-    layout, asked = study.source.layout, study.settings.select
-    if asked is not None:
-        return read_groups(asked, layout, of_role), ()
+    layout, selection = study.source.layout, study.settings.select
+    if selection is not None:
+        return read_groups(selection, layout, of_role), ()
     by_role = {name: of_role(name) for name in ROLES}
     several = [Group(f"role:{n}", heads) for n, heads in by_role.items() if len(heads) > 1]
     return every_head(layout), tuple(g for g in several if len(g.heads) < len(layout))
@@ -486,21 +486,21 @@ def _measured(
 ) -> tuple[list[Measured], bool]:
     """Every trial without each group, and whether it was interrupted before the end."""
     measured: list[Measured] = []
-    trials, each = bench.plan.trials, len(groups)
-    sizes = [len(part) for part in batches([t.inputs.length for t in trials], bench.plan.tokens)]
+    trials, count = bench.plan.trials, len(groups)
+    sizes = [len(part) for part in bench.batches()]
 
-    def told(share: float) -> None:
+    def on_share(share: float) -> None:
         """Of the batch that runs, so much is done."""
-        now = sizes[len(done)] if len(done) < len(sizes) else 0
-        progress(stage, round((len(measured) + share * now) * each), len(trials) * each)
+        size = sizes[len(finished)] if len(finished) < len(sizes) else 0
+        progress(stage, round((len(measured) + share * size) * count), len(trials) * count)
 
-    done: list[int] = []
+    finished: list[int] = []
     try:
-        progress(stage, 0, len(trials) * each)
-        for batch in bench.measure(groups, told=told):
+        progress(stage, 0, len(trials) * count)
+        for batch in bench.measure(groups, on_share=on_share):
             measured += batch
-            done.append(len(batch))
-            progress(stage, len(measured) * each, len(trials) * each)
+            finished.append(len(batch))
+            progress(stage, len(measured) * count, len(trials) * count)
     except KeyboardInterrupt:
         return measured, True
     return measured, False
@@ -512,10 +512,10 @@ def _slopes(by_text: Floats, source: Source, settings: AblationSettings) -> tupl
     if settings.estimate == "layer":
         sites = [head.site for head in source.layout]
         for site in dict.fromkeys(sites):
-            own = np.array([other == site for other in sites])
-            norm = float(np.linalg.norm(size[own])) or 1.0
-            size[own] /= norm
-            signed[own] /= norm
+            in_layer = np.array([own_site == site for own_site in sites])
+            norm = float(np.linalg.norm(size[in_layer])) or 1.0
+            size[in_layer] /= norm
+            signed[in_layer] /= norm
     return size, signed
 
 
@@ -551,5 +551,5 @@ def _method(settings: AblationSettings, plan: Plan) -> str:
         "resample": f"output on another text ({draws}, seed {settings.seed})",
     }
     words |= {name: f"{name} ({fill.mark.function})" for name, fill in FILLS.items()}
-    said = ", ".join(words[method] for method in settings.methods)
-    return said if plan.reference is None else f"{said}, from {plan.reference.name}"
+    text = ", ".join(words[method] for method in settings.methods)
+    return text if plan.reference is None else f"{text}, from {plan.reference.name}"

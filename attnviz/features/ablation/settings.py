@@ -233,8 +233,8 @@ class AblationSettings(Settings):
                     name,
                     ", ".join((*methods, RULE, SOFT)),
                 )
-        own = isinstance(self.metric, UserMetric | None) or callable(self.metric)
-        if not own and self.metric not in names():
+        custom = isinstance(self.metric, UserMetric | None) or callable(self.metric)
+        if not custom and self.metric not in names():
             raise UsageError(
                 "no {metric}; choose one of {}", ", ".join(names()), metric=self.metric
             )

@@ -25,8 +25,8 @@ _AVERAGES = {
 
 def most(report: Ablation) -> float:
     """Return the end of the scale: the largest effect of a single head."""
-    alone = [abs(effect.change) for effect in report.effects if len(effect.heads) == 1]
-    return max(alone or [abs(effect.change) for effect in report.effects], default=0.0)
+    single = [abs(effect.change) for effect in report.effects if len(effect.heads) == 1]
+    return max(single or [abs(effect.change) for effect in report.effects], default=0.0)
 
 
 def measured(change: Change) -> str:
@@ -62,39 +62,39 @@ def verdict(report: Ablation, effect: Effect) -> str:
         return nothing(effect)
     if effect.verdict == "depends":
         return _depends(report, [c for c in effect.by if c.sure])
-    by = [c.method for c in effect.by if c.sure]
-    named = "" if len(by) == len(effect.by) else f" by {' and '.join(by)}"
+    methods = [c.method for c in effect.by if c.sure]
+    named = "" if len(methods) == len(effect.by) else f" by {' and '.join(methods)}"
     unsure = f", not surely by {size}" if effect.verdict in ("worse", "better") else ""
     return f"{effect.verdict}{named}{unsure}"
 
 
 def nothing(effect: Effect) -> str:
     """``nothing (0.12 would show)``: by any method, in four of five such samples."""
-    known = [c.detectable for c in effect.by if c.detectable is not None]
-    return f"nothing ({signed(max(known)).lstrip('+')} would show)" if known else "nothing"
+    sizes = [c.detectable for c in effect.by if c.detectable is not None]
+    return f"nothing ({signed(max(sizes)).lstrip('+')} would show)" if sizes else "nothing"
 
 
 def _depends(report: Ablation, sure: Sequence[Change]) -> str:
     """``worse by zero only``; ``worse by mean, better by zero``: it is so without the heads."""
-    told = {
+    words = {
         word: [c.method for c in sure if c.change * report.worse * sign > 0]
         for word, sign in (("worse", 1), ("better", -1))
     }
-    said = ", ".join(f"{word} by {' and '.join(by)}" for word, by in told.items() if by)
-    return f"{said} only" if len(sure) == 1 else said
+    text = ", ".join(f"{word} by {' and '.join(names)}" for word, names in words.items() if names)
+    return f"{text} only" if len(sure) == 1 else text
 
 
 def of(report: Ablation) -> str:
     """Return what the smallest effect of interest is a share of: `` (1 % of ...)``."""
-    whole = report.stake or abs(report.base)
-    if not report.smallest or not whole:
+    total = report.stake or abs(report.base)
+    if not report.smallest or not total:
         return ""
-    what = (
+    basis = (
         f"the {report.metric} on the full model"
         if report.stake is None
         else f"the {report.stake:.3g} that the repetition is worth"
     )
-    return f" ({100 * report.smallest / whole:.3g} % of {what})"
+    return f" ({100 * report.smallest / total:.3g} % of {basis})"
 
 
 def largest(changes: Sequence[Change]) -> str:
@@ -105,8 +105,8 @@ def largest(changes: Sequence[Change]) -> str:
 
 def together(report: Ablation) -> bool:
     """Whether there are intervals that hold for all groups and methods at once."""
-    known = any(effect.first.joint_low is not None for effect in report.effects)
-    return known and holds("ablate: all at once", report.clusters)
+    joint = any(effect.first.joint_low is not None for effect in report.effects)
+    return joint and holds("ablate: all at once", report.clusters)
 
 
 def mean(change: Change) -> str:
@@ -125,14 +125,14 @@ def often(report: Ablation, effect: Effect) -> str:
     return in_part(ways) if report.texts > 1 else ""
 
 
-def kept_share(found: Kept) -> str:
+def kept_share(ruled: Kept) -> str:
     """``99 % [98, 100]``; empty where the effect is too small to be shared out."""
-    if found.share is None:
+    if ruled.share is None:
         return ""
     ends = ""
-    if found.low is not None and found.high is not None:
-        ends = f" [{100 * found.low:.0f}, {100 * found.high:.0f}]"
-    return f"{percent(found.share)}{ends}"
+    if ruled.low is not None and ruled.high is not None:
+        ends = f" [{100 * ruled.low:.0f}, {100 * ruled.high:.0f}]"
+    return f"{percent(ruled.share)}{ends}"
 
 
 def worse(effect: Effect) -> str:
@@ -142,18 +142,18 @@ def worse(effect: Effect) -> str:
 
 def role(effect: Effect) -> str:
     """Return what a head does and where it rests, in a few words."""
-    place = effect.rests if effect.rests in ("", "diffuse") else f"sink: {effect.rests}"
-    return ", ".join(part for part in (effect.does, place) if part)
+    sink = effect.rests if effect.rests in ("", "diffuse") else f"sink: {effect.rests}"
+    return ", ".join(part for part in (effect.does, sink) if part)
 
 
 def measure(report: Ablation) -> str:
     """Return what was measured, on what and how, in one line."""
-    known = f" ({report.low:.3g} to {report.high:.3g})" if report.low is not None else ""
+    ends = f" ({report.low:.3g} to {report.high:.3g})" if report.low is not None else ""
     texts, positions = counted(report.texts, "text"), counted(report.positions, "position")
-    what = {"loss": "loss", "kl": "KL(full ‖ ablated)", "hidden": "change of hidden states"}
-    base = f": {report.base:.3g}{known} on the full model"
+    names = {"loss": "loss", "kl": "KL(full ‖ ablated)", "hidden": "change of hidden states"}
+    base = f": {report.base:.3g}{ends} on the full model"
     parts = [
-        f"{what.get(report.metric, report.metric)} in {report.unit}"
+        f"{names.get(report.metric, report.metric)} in {report.unit}"
         f"{'' if report.distance else base}",
         f"{texts}, {positions}{f' at {report.position}' if report.position else ''}",
         f"heads replaced by: {report.method}",
@@ -240,11 +240,11 @@ def _notes(
     for effect in report.effects:
         if effect.members is None or effect.name not in roles:
             continue
-        together, apart = effect.change, effect.members
-        if abs(together - apart) > max(abs(apart), abs(together)) / 2:
+        change, members = effect.change, effect.members
+        if abs(change - members) > max(abs(members), abs(change)) / 2:
             yield (
                 f"The {len(effect.heads)} heads of {effect.name} together change it by "
-                f"{together:+.2g}; the sum of single effects is {apart:+.2g}."
+                f"{change:+.2g}; the sum of single effects is {members:+.2g}."
             )
     if report.curve:
         yield _halves(report)
@@ -264,17 +264,17 @@ def _reference(report: Ablation, reference: Reference, tested: Sequence[Trial]) 
         )
     if {"mean", "resample"} <= set(report.methods) and not reference.disjoint:
         yield SHARED
-    told, unlike = [], ""
+    summaries, unlike = [], ""
     for number, method in enumerate(report.methods):
-        by = [effect.by[number] for effect in report.effects if len(effect.heads) == 1]
-        apart = [change.apart for change in by if change.apart is not None]
-        off = [change.off for change in by if change.off is not None]
-        if apart:
+        changes = [effect.by[number] for effect in report.effects if len(effect.heads) == 1]
+        distances = [change.apart for change in changes if change.apart is not None]
+        off = [change.off for change in changes if change.off is not None]
+        if distances:
             rows = f", {_percent(median(off))} of the rows" if off else ""
             unlike = UNLIKE if off else unlike
-            told.append(f"{method} {median(apart):.2f}{rows}")
-    if told:
-        yield f"{NEARNESS}{unlike}, for the median head: {'; '.join(told)}."
+            summaries.append(f"{method} {median(distances):.2f}{rows}")
+    if summaries:
+        yield f"{NEARNESS}{unlike}, for the median head: {'; '.join(summaries)}."
 
 
 def _texts(report: Ablation) -> Iterator[str]:
@@ -292,8 +292,8 @@ def _texts(report: Ablation) -> Iterator[str]:
             yield f"From {report.clusters} independent texts there is no interval; use {FEW}."
         elif report.average != "median":
             yield NOT_TOGETHER
-        elif said := too_few(report.clusters, report.family, "effects"):
-            yield said
+        elif warning := too_few(report.clusters, report.family, "effects"):
+            yield warning
 
 
 def _method(report: Ablation) -> Iterator[str]:
@@ -308,10 +308,10 @@ def _method(report: Ablation) -> Iterator[str]:
 def _rounding(report: Ablation, noise: float) -> Iterator[str]:
     small = [effect for effect in report.effects if effect.rank is None]
     if small:
-        some = f"{len(small)} of {len(report.effects)} effects are within rounding error "
+        start = f"{len(small)} of {len(report.effects)} effects are within rounding error "
         if len(small) == len(report.effects):
-            some = "No effect is larger than rounding error "
-        yield f"{some}(below {noise:.1g}){' and are not ranked' * some[0].isdigit()}."
+            start = "No effect is larger than rounding error "
+        yield f"{start}(below {noise:.1g}){' and are not ranked' * start[0].isdigit()}."
     if report.smallest is not None and abs(report.base) <= noise:
         yield f"With all heads the {report.metric} is 0 within rounding error."
 
@@ -319,12 +319,12 @@ def _rounding(report: Ablation, noise: float) -> Iterator[str]:
 def _disagreements(report: Ablation) -> Iterator[str]:
     effects = [effect for effect in report.ranked() if disagree(report, effect)]
     for effect in effects[:_NAMED]:
-        told = ", ".join(f"{change.change:+.2g} by {change.method}" for change in effect.by)
+        values = ", ".join(f"{change.change:+.2g} by {change.method}" for change in effect.by)
         share = effect.mean_share
-        why = ""
+        cause = ""
         if share is not None and "zero" in report.methods:
-            why = f"; its mean output is {_percent(share)} of its size, and zero removes that too"
-        yield f"Methods disagree on {effect.name}: {told}{why}."
+            cause = f"; its mean output is {_percent(share)} of its size, and zero removes that too"
+        yield f"Methods disagree on {effect.name}: {values}{cause}."
     if len(effects) > _NAMED:
         yield f"The same holds for {len(effects) - _NAMED} more."
 
@@ -334,28 +334,28 @@ def disagree(report: Ablation, effect: Effect) -> bool:
     if effect.verdict in (None, "", "small", "worse", "better"):
         return False
     smallest = report.smallest or 0.0
-    shown = [c.sure and abs(c.change) >= smallest for c in effect.by]
+    of_interest = [c.sure and abs(c.change) >= smallest for c in effect.by]
     sizes = [abs(c.change) for c in effect.by]
-    return effect.verdict == "depends" or not all(shown) or max(sizes) > _APART * min(sizes)
+    return effect.verdict == "depends" or not all(of_interest) or max(sizes) > _APART * min(sizes)
 
 
 def _tails(report: Ablation) -> Iterator[str]:
     if report.clusters < _TELLING or report.average != "mean":
         return
-    told = [
+    dominated = [
         (effect, change)
         for effect in report.ranked()
         for change in effect.by
         if (change.largest or 0.0) > LARGEST_SHARE
     ]
-    if told:
+    if dominated:
         listed = _listed(
             [f"{_percent(change.largest or 0.0)} of {effect.name} ({change.method})"
-             for effect, change in sorted(told, key=lambda item: not item[1].sure)]
+             for effect, change in sorted(dominated, key=lambda item: not item[1].sure)]
         )  # fmt: skip
         count = sum(len(effect.by) for effect in report.effects)
         yield (
-            f"One text makes up more than {_percent(LARGEST_SHARE)} of {len(told)} of {count} "
+            f"One text makes up more than {_percent(LARGEST_SHARE)} of {len(dominated)} of {count} "
             f"effects ({listed}): compare trimmed means or medians."
         )
 
@@ -374,8 +374,8 @@ def _halves(report: Ablation) -> str:
 
 
 def _listed(parts: Sequence[str]) -> str:
-    more = f", {len(parts) - _NAMED} more" if len(parts) > _NAMED else ""
-    return ", ".join(parts[:_NAMED]) + more
+    remainder = f", {len(parts) - _NAMED} more" if len(parts) > _NAMED else ""
+    return ", ".join(parts[:_NAMED]) + remainder
 
 
 def _percent(share: float) -> str:

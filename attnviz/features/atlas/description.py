@@ -23,20 +23,20 @@ _LISTED = 6  # heads that a sentence names
 def summary(atlas: Atlas) -> Iterator[str]:
     """Yield what one would quote, each sentence with its figures."""
     name = atlas.layout.name
-    does: dict[str, list[str]] = {}
+    by_role: dict[str, list[str]] = {}
     for head in atlas.heads:
         if role := head.profile.scores.does:
-            does.setdefault(role.title, []).append(name(head.head))
-    named = sum(map(len, does.values()))
+            by_role.setdefault(role.title, []).append(name(head.head))
+    named = sum(map(len, by_role.values()))
     scores = [head.profile.scores for head in atlas.heads]
-    rest = sum(head.does is None and head.rests is not None for head in scores)
+    resting = sum(head.does is None and head.rests is not None for head in scores)
     listed = "; ".join(
         f"{role} {len(names)} ({', '.join(names[:_LISTED])}{', …' if len(names) > _LISTED else ''})"
-        for role, names in sorted(does.items(), key=lambda item: -len(item[1]))
+        for role, names in sorted(by_role.items(), key=lambda item: -len(item[1]))
     )
     yield (
         f"Over {counted(atlas.texts, 'text')} ({counted(atlas.tokens, 'token')}), {named} of "
-        f"{len(atlas.heads)} heads have a role{': ' + listed if listed else ''}. {rest} attend "
+        f"{len(atlas.heads)} heads have a role{': ' + listed if listed else ''}. {resting} attend "
         "only to sinks or have no clear target."
     )
     yield from _ablated(atlas)
@@ -52,8 +52,8 @@ def summary(atlas: Atlas) -> Iterator[str]:
     yield from _names(atlas)
     edges = sorted((e for head in atlas.heads for e in head.feeds), key=lambda edge: -edge.excess)
     if edges:
-        told = ", ".join(_edge(atlas, edge) for edge in edges[:3])
-        yield f"Strongest connections by weights alone: {told}."
+        listed_edges = ", ".join(_edge(atlas, edge) for edge in edges[:3])
+        yield f"Strongest connections by weights alone: {listed_edges}."
         yield from _measured(atlas)
 
 
@@ -99,14 +99,14 @@ def methods(atlas: Atlas) -> Iterator[tuple[str, str]]:
         )
     for finding in atlas.findings:
         yield finding.part, f"{finding.how} ({finding.name})"
-    for part, why in atlas.absent.items():
-        yield part, f"not there: {why}"
+    for part, reason in atlas.absent.items():
+        yield part, f"not there: {reason}"
 
 
 def _together(atlas: Atlas) -> bool:
     """Whether intervals of effects hold for all heads at once."""
-    known = [head.effect for head in atlas.heads if head.effect is not None]
-    joint = any(effect.first.joint_low is not None for effect in known)
+    effects = [head.effect for head in atlas.heads if head.effect is not None]
+    joint = any(effect.first.joint_low is not None for effect in effects)
     part = atlas.ablation
     return part is not None and joint and holds("ablate: all at once", part.texts)
 
@@ -127,13 +127,13 @@ def _measured(atlas: Atlas) -> Iterator[str]:
         for source in head.shares.by_key
         if source.origin.head is not None and source.low is not None and source.low > 0
     ]
-    shares.sort(key=lambda each: -each[0])
+    shares.sort(key=lambda row: -row[0])
     if shares:
-        told = ", ".join(
+        listed = ", ".join(
             f"{source.origin.name(atlas.layout)} for {_name(atlas, head)} ({100 * share:.0f} %)"
             for share, source, head in shares[:3]
         )
-        yield f"Largest shares, measured on texts, of what sets a head's keys apart: {told}."
+        yield f"Largest shares, measured on texts, of what sets a head's keys apart: {listed}."
 
 
 def _edge(atlas: Atlas, edge: Edge) -> str:
@@ -147,7 +147,7 @@ def _ablated(atlas: Atlas) -> Iterator[str]:
     part, ranked = atlas.ablation, atlas.ranked()
     if part is None or not ranked:
         return
-    told = ", ".join(
+    costs = ", ".join(
         f"{atlas.layout.name(head.head)} {change(head.effect)}"
         for head in ranked[:3]
         if head.effect
@@ -157,29 +157,29 @@ def _ablated(atlas: Atlas) -> Iterator[str]:
         changed = "the last hidden states" if part.metric == "hidden" else "predictions"
         yield (
             f"Ablated one at a time ({how}), these change {changed} most ({part.metric}, "
-            f"{part.unit}): {told}."
+            f"{part.unit}): {costs}."
         )
         return
-    said = (
+    claim = (
         f"Ablated one at a time ({how}, {part.metric} in {part.unit}, base {part.base:.3g}), the "
-        f"costliest are {told}"
+        f"costliest are {costs}"
     )
     judged = [head for head in ranked if head.needed is not None]
     if costly(atlas) == ():
-        start = said.partition(", the costliest")[0]
+        start = claim.partition(", the costliest")[0]
         yield f"{start}, no head surely costs anything{unseen(atlas)}."
         return
     if not judged:
-        yield f"{said}; whether heads are needed takes two methods and several texts."
+        yield f"{claim}; whether heads are needed takes two methods and several texts."
         return
     needed = [atlas.layout.name(head.head) for head in judged if head.needed]
     test = "by two methods, all heads judged together, and by at least {:.2g}"
     how = test.format(part.smallest or 0)
     if not needed:
-        yield f"{said}. No head of {len(judged)} was shown to be needed: {how}."
+        yield f"{claim}. No head of {len(judged)} was shown to be needed: {how}."
         return
     yield (
-        f"{said}. {_named(needed)} needed: without {'it' if len(needed) == 1 else 'any of them'} "
+        f"{claim}. {_named(needed)} needed: without {'it' if len(needed) == 1 else 'any of them'} "
         f"the {part.metric} is significantly worse, {how}."
     )
 
@@ -198,15 +198,15 @@ def costly(atlas: Atlas) -> tuple[AtlasHead, ...] | None:
 
 def unseen(atlas: Atlas) -> str:
     """Return what an effect would have had to be to be seen, as the end of a sentence."""
-    seen = [
+    sizes = [
         head.effect.first.detectable
         for head in atlas.heads
         if head.effect is not None and head.effect.first.detectable is not None
     ]
-    if not seen or atlas.ablation is None:
+    if not sizes or atlas.ablation is None:
         return ""
     return (
-        f"; {median(seen):.2g} {atlas.ablation.unit} without the median head would have been seen "
+        f"; {median(sizes):.2g} {atlas.ablation.unit} without the median head would have been seen "
         "in four of five such samples"
     )
 
@@ -223,9 +223,9 @@ def headline(atlas: Atlas) -> dict[str, str] | None:
     best = (sure or ranked)[0]
     assert best.effect is not None
     number, _, ends = change(best.effect).partition(" ")
-    said = f"{part.unit} of {part.metric} without head "
+    text = f"{part.unit} of {part.metric} without head "
     doubt = f" {ends}" if ends else ", which is not judged: nothing is known of other texts"
-    return {"number": number, "said": said, "head": _name(atlas, best), "ends": doubt}
+    return {"number": number, "said": text, "head": _name(atlas, best), "ends": doubt}
 
 
 def _named(heads: Sequence[str]) -> str:
@@ -245,11 +245,11 @@ def _names(atlas: Atlas) -> Iterator[str]:
     ]
     finders.sort(key=lambda item: -item[0])
     for _, best in finders[:1]:
-        told = ", ".join(f"{_name(atlas, head)} {100 * share:.0f} %" for share, head in finders)
+        rates = ", ".join(f"{_name(atlas, head)} {100 * share:.0f} %" for share, head in finders)
         entry = best.antecedents
         if entry is not None:
             yield (
-                f"Names, on documents that no head was chosen on: {told} right of "
+                f"Names, on documents that no head was chosen on: {rates} right of "
                 f"{entry.count:,} cases; {entry.baseline} "
                 f"{100 * (entry.baseline_accuracy or 0):.0f} %."
             )
@@ -283,14 +283,14 @@ def _row(atlas: Atlas, head: AtlasHead) -> Row:
         row |= {"effect": effect.change, "effect_low": first.low, "effect_high": first.high}
         row["verdict"] = effect.verdict
     row["relation"] = None if relation is None else relation.relation
-    for what, gold in (("relation", relation), ("antecedent", head.antecedents)):
-        known = dict.fromkeys(_GOLD)
+    for kind, gold in (("relation", relation), ("antecedent", head.antecedents)):
+        figures = dict.fromkeys(_GOLD)
         if gold is not None:
             accuracy = gold.accuracy
-            known = dict(
+            figures = dict(
                 zip(_GOLD, (accuracy.value, accuracy.low, accuracy.high, gold.count), strict=True)
             )
-        row |= {f"{what}_{name}": value for name, value in known.items()}
+        row |= {f"{kind}_{name}": value for name, value in figures.items()}
     row["copying"] = None if head.copying is None else head.copying.score
     row["copies"] = head.copies
     name = atlas.layout.name
@@ -306,10 +306,10 @@ def parts(atlas: Atlas) -> Iterator[Line]:
 
 def finding(atlas: Atlas, name: str) -> Finding:
     """Return what every part of it says of each head, in short."""
-    said = {atlas.layout.name(head.head): _lines(atlas, head) for head in atlas.heads}
+    lines = {atlas.layout.name(head.head): _lines(atlas, head) for head in atlas.heads}
     how = "; ".join(f"{part}: {method}" for part, method in methods(atlas))
     how = f"{how[:1].upper()}{how[1:]}."
-    return Finding.of("atlas", name, "All that was measured of it", how, said, _measures(atlas))
+    return Finding.of("atlas", name, "All that was measured of it", how, lines, _measures(atlas))
 
 
 def _measures(atlas: Atlas) -> Iterator[Measure]:
@@ -382,5 +382,5 @@ def _of(head: AtlasHead) -> dict[str, float | None]:
 
 
 def _roles(head: AtlasHead) -> frozenset[str]:
-    given = [role.title for role, _ in head.annotated]
-    return frozenset([*given, *(role.name for role in head.profile.scores.roles)])
+    titles = [role.title for role, _ in head.annotated]
+    return frozenset([*titles, *(role.name for role in head.profile.scores.roles)])

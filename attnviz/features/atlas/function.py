@@ -119,14 +119,14 @@ def atlas(
     )
 
     def profile() -> Profile:
-        known = texts.read(texts.resolve(names))
-        count = sum(isinstance(text, Text) for text in islice(known, limit))
+        records = texts.read(texts.resolve(names))
+        count = sum(isinstance(text, Text) for text in islice(records, limit))
         return run_profile(
             names,
             limit=limit,
             stability=True,
             select=rows,
-            progress=lambda at: progress("profile", at.texts, count),
+            progress=lambda state: progress("profile", state.texts, count),
             model=model,
         )
 
@@ -162,9 +162,9 @@ def atlas(
     if weights is not None:
         roles = {one.head: _role(one.scores.does) for one in profiled.heads}
         roles = {head: roles[head] for head in readers(weights, MEASURED_HEADS)}
-        given = list(islice(_prompts(names, source, limit), MEASURED_TEXTS))
+        inputs = list(islice(_prompts(names, source, limit), MEASURED_TEXTS))
         try:
-            split = _shares(store, source, model, given, roles, progress)
+            split = _shares(store, source, model, inputs, roles, progress)
         except ModelError as error:
             absent[SourceShares.command] = str(error)
     result = gather(
@@ -176,7 +176,7 @@ def atlas(
         shares=split,
         absent=absent,
         maps=_maps(profiled, source, progress),
-        findings=[finding for each in beside if (finding := each.finding()) is not None],
+        findings=[finding for attached in beside if (finding := attached.finding()) is not None],
     )
     if out_dir is not None:
         write(result, profiled, Path(out_dir))
@@ -234,21 +234,21 @@ class _Kept:
             saved = json.loads(contents(path))  # if it is broken it is made anew
             if saved["state"] == self._state:
                 return kind.from_dict(saved["document"])
-        made = make()
+        part = make()
         if _nonce(self._folder) is None:
             with system_errors(OutputError, f"cannot write into {self._folder}"):
                 self._folder.mkdir(parents=True)
             place(self._folder / _MARKER, (self._ending.encode(),))
-        whole = {"state": self._state, "document": made.to_dict()}
-        place(path, (json.dumps(whole).encode(),))
-        return made
+        record = {"state": self._state, "document": part.to_dict()}
+        place(path, (json.dumps(record).encode(),))
+        return part
 
 
 def _state(model: ModelSettings, names: Sequence[str], settings: AtlasSettings) -> str:
     """Give what decides the results: the model, the files with what is in them, and the options."""
-    asked = model.but(model=None).asked() | settings.asked()
-    known = sorted(model.identity.items()), sorted((name, str(asked[name])) for name in asked)
-    digest = hashlib.sha256(repr((__version__, known)).encode())
+    options = model.but(model=None).asked() | settings.asked()
+    asked = sorted(model.identity.items()), sorted((name, str(options[name])) for name in options)
+    digest = hashlib.sha256(repr((__version__, asked)).encode())
     gold = [name for several in split_gold(settings.gold) for name in several]
     for name in (*texts.resolve(list(names)), *gold):
         digest.update(str(name).encode())
@@ -286,8 +286,8 @@ def _shares(
     @cache
     def every() -> dict[Head, Callable[[], SourceShares]]:
         """Measure all heads, whose passes are the same."""
-        given = prepared(source, texts)
-        return measure(source, given, roles, progress=_of("sources", progress))
+        inputs = prepared(source, texts)
+        return measure(source, inputs, roles, progress=_of("sources", progress))
 
     shares: dict[Head, SourceShares] = {}
     for number, head in enumerate(roles):
@@ -300,9 +300,9 @@ def _shares(
     return shares
 
 
-def _role(does: Role | None) -> str | None:
+def _role(role: Role | None) -> str | None:
     """Return the role that a head finds its keys by; None for one without, or without such keys."""
-    return does.name if does is not None and SCORES[does.score].on_targets else None
+    return role.name if role is not None and SCORES[role.score].on_targets else None
 
 
 def _of(part: str, progress: Progress) -> Progress:
@@ -312,23 +312,23 @@ def _of(part: str, progress: Progress) -> Progress:
 
 def _maps(profiled: Profile, source: Source, progress: Progress) -> dict[Head, ExampleMap]:
     """Return every head's map on its first example, cut to what is seen; texts run once."""
-    wanted: dict[str, list[tuple[Head, int, str]]] = {}
+    by_text: dict[str, list[tuple[Head, int, str]]] = {}
     for profile in profiled.heads:
         for _, best in examples(profile)[:1]:
             if best.window == 0:
-                wanted.setdefault(best.text, []).append((profile.head, best.row, best.token))
+                by_text.setdefault(best.text, []).append((profile.head, best.row, best.token))
     maps: dict[Head, ExampleMap] = {}
-    for done, (text, heads) in enumerate(wanted.items(), start=1):
+    for number, (text, heads) in enumerate(by_text.items(), start=1):
         try:
-            whole = capture(Prompt(text, truncate=True), model=source)
+            attention = capture(Prompt(text, truncate=True), model=source)
         except InputError:
             continue
         for head, row, token in heads:
-            queries = whole.inputs.sides[head.site.kind].queries.texts
+            queries = attention.inputs.sides[head.site.kind].queries.texts
             # of a text that was not cut before it, nor written by a chat template
             if row < len(queries) and queries[row] == token:
-                maps[head] = _cut(whole[head], whole.inputs.sides[head.site.kind], row)
-        progress("examples", done, len(wanted))
+                maps[head] = _cut(attention[head], attention.inputs.sides[head.site.kind], row)
+        progress("examples", number, len(by_text))
     return maps
 
 

@@ -121,9 +121,9 @@ def _usual(profile: Profile) -> dict[SiteKind, float]:
     """Return the distance of the median pair of heads, by kind: what a pair drawn at random has."""
     medians = {}
     for kind, rows in profile.likeness.items():
-        apart = [far for n, row in enumerate(rows) for far in row[n + 1 :]]
-        if apart and not any(map(math.isnan, apart)):
-            medians[kind] = median(apart)
+        distances = [far for n, row in enumerate(rows) for far in row[n + 1 :]]
+        if distances and not any(map(math.isnan, distances)):
+            medians[kind] = median(distances)
     return medians
 
 
@@ -141,7 +141,7 @@ def _edges(circuits: Circuits) -> list[Edge]:
     return sorted((e for side in SIDES for e in circuits.clear(side)), key=lambda e: -e.excess)
 
 
-def readers(circuits: Circuits, most: int) -> list[Head]:
+def readers(circuits: Circuits, limit: int) -> list[Head]:
     """Get the heads whose queries or keys others feed by the weights, the strongest edges first."""
     edges_of: dict[Head, int] = {}
     heads: dict[Head, None] = {}
@@ -149,18 +149,18 @@ def readers(circuits: Circuits, most: int) -> list[Head]:
         edges_of[edge.reader] = edges_of.get(edge.reader, 0) + 1
         if edges_of[edge.reader] <= _EDGES and edge.side in ("Q", "K"):
             heads[edge.reader] = None
-    return list(heads)[:most]
+    return list(heads)[:limit]
 
 
 def _shares(shares: SourceShares, reads: Sequence[Edge]) -> records.ReadShares:
     """Give what is kept of it: the largest sources, and the heads that it reads by its weights."""
 
     def largest(side: ScoreSide, letter: str) -> tuple[SourceShare, ...]:
-        wanted = {edge.writer for edge in reads if edge.side == letter}
+        writers = {edge.writer for edge in reads if edge.side == letter}
         return tuple(
             source
-            for place, source in enumerate(shares.side(side))
-            if place < _SOURCES or source.origin.head in wanted
+            for rank, source in enumerate(shares.side(side))
+            if rank < _SOURCES or source.origin.head in writers
         )
 
     return records.ReadShares(
@@ -195,6 +195,6 @@ def _relations(syntax: Syntax | None, head: Head) -> Iterator[RelationHead]:
 
 def _telling(tokens: Sequence[tuple[str, Share]]) -> tuple[tuple[str, Share], ...]:
     """Give strings that get more weight than their frequency gives them, the most telling first."""
-    more = [(text, share) for text, share in tokens if share.weight > share.uniform > 0]
-    more.sort(key=lambda item: -item[1].weight * math.log(item[1].weight / item[1].uniform))
-    return tuple(more[:_STRINGS])
+    above = [(text, share) for text, share in tokens if share.weight > share.uniform > 0]
+    above.sort(key=lambda item: -item[1].weight * math.log(item[1].weight / item[1].uniform))
+    return tuple(above[:_STRINGS])

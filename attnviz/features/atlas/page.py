@@ -90,7 +90,7 @@ def document(atlas: Atlas) -> dict[str, Any]:
         "backend": source.backend,
         "exactness": source.exactness,
         "summary": list(map(minus, description.summary(atlas))),
-        "methods": [{"part": name, "said": said} for name, said in description.methods(atlas)],
+        "methods": [{"part": name, "said": text} for name, text in description.methods(atlas)],
         "notes": list(atlas.notes),
         "metric": metric,
         "cost": _minus(description.headline(atlas)),
@@ -107,10 +107,10 @@ def document(atlas: Atlas) -> dict[str, Any]:
     }
 
 
-def _minus(told: dict[str, str] | None) -> dict[str, str] | None:
+def _minus(parts: dict[str, str] | None) -> dict[str, str] | None:
     """Return a headline's parts as the page puts them together: without spaces at their ends."""
     return (
-        None if told is None else {key: minus(text).strip() for key, text in told.items() if text}
+        None if parts is None else {key: minus(text).strip() for key, text in parts.items() if text}
     )
 
 
@@ -136,10 +136,10 @@ def _head(atlas: Atlas, head: AtlasHead, ranks: Mapping[Head, int]) -> dict[str,
         "scores": {score: to_builtins(estimate) for score, estimate in profile.estimates.items()},
         "strings": [{"text": text, **to_builtins(share)} for text, share in profile.tokens],
         "distances": [
-            {"distance": place - middle, **to_builtins(share)}
-            for place, share in enumerate(profile.distances)
+            {"distance": n - middle, **to_builtins(share)}
+            for n, share in enumerate(profile.distances)
         ],
-        "nearest": [{"name": name(other), "distance": apart} for other, apart in profile.nearest],
+        "nearest": [{"name": name(near), "distance": far} for near, far in profile.nearest],
         "usual": atlas.usual.get(head.head.site.kind),
         "stays": _stays(atlas, profile),
         "examples": [{"score": score, **to_builtins(row)} for score, row in examples(profile)],
@@ -163,10 +163,10 @@ def _stays(atlas: Atlas, profile: HeadProfile) -> dict[str, Any] | None:
     stability = profile.stability
     if stability is None:
         return None
-    does, near = profile.scores.does, dict(stability.nearest)
+    role, near = profile.scores.does, dict(stability.nearest)
     return {
         "of": atlas.resamples,
-        "does": None if does is None else stability.roles.get(does.title, 0),
+        "does": None if role is None else stability.roles.get(role.title, 0),
         "nearest": near.get(profile.nearest[0][0], 0) if profile.nearest else None,
     }
 
@@ -272,17 +272,17 @@ def write(atlas: Atlas, profile: Profile, folder: Path) -> tuple[Path, ...]:
     distribution, layout = profile.distribution, atlas.layout
     several: Sequence[HeadDistribution] = () if distribution is None else distribution.heads
     links = {layout.name(head.head): address(layout, head.head) for head in several}
-    written = [folder / INDEX]
+    paths = [folder / INDEX]
     files.write(folder / INDEX, page(atlas, links=links))
     for n, head in enumerate(several):
         assert distribution is not None
         name = layout.name(head.head)
         beside = dict(_beside(layout, several, n))
-        own = replace(profile, distribution=_alone(distribution, head))
+        of_head = replace(profile, distribution=_alone(distribution, head))
         path = folder / links[name]
-        files.write(path, head_page(own, links={"all heads": f"{INDEX}#{name}", **beside}))
-        written.append(path)
-    return tuple(written)
+        files.write(path, head_page(of_head, links={"all heads": f"{INDEX}#{name}", **beside}))
+        paths.append(path)
+    return tuple(paths)
 
 
 def _beside(
@@ -297,7 +297,7 @@ def _beside(
 
 def _alone(distribution: Distribution, head: HeadDistribution) -> Distribution:
     """One head with the texts that its rows are of."""
-    used = {text: n for n, text in enumerate(sorted({row.text for row in head.rows}))}
-    rows = tuple(replace(row, text=used[row.text]) for row in head.rows)
-    texts = tuple(distribution.texts[text] for text in used)
+    numbers = {text: n for n, text in enumerate(sorted({row.text for row in head.rows}))}
+    rows = tuple(replace(row, text=numbers[row.text]) for row in head.rows)
+    texts = tuple(distribution.texts[text] for text in numbers)
     return replace(distribution, heads=(replace(head, rows=rows),), texts=texts)

@@ -212,8 +212,8 @@ class Atlas(Renderable, Result):
     @property
     def measured_on(self) -> str:
         """What roles from annotation were measured on, in words."""
-        known = [part.measured_on for part in (self.syntax, self.coref) if part is not None]
-        return " and ".join(dict.fromkeys(known))
+        parts = [part.measured_on for part in (self.syntax, self.coref) if part is not None]
+        return " and ".join(dict.fromkeys(parts))
 
     def annotated_roles(self) -> dict[Head, tuple[tuple[Role, Estimate], ...]]:
         """Return the heads that annotation gives roles."""
@@ -238,10 +238,10 @@ class Atlas(Renderable, Result):
     def ranked(self) -> tuple[AtlasHead, ...]:
         """Return the heads that were ablated, the most harmful first."""
         worse = 1 if self.ablation is None else self.ablation.worse
-        known = [
+        keys = [
             (-head.effect.change * worse, n) for n, head in enumerate(self.heads) if head.effect
         ]
-        return tuple(self.heads[n] for _, n in sorted(known))
+        return tuple(self.heads[n] for _, n in sorted(keys))
 
     def __getitem__(self, head: Head) -> AtlasHead:
         """Return what is known of one head; KeyError for a head that is not there."""

@@ -40,27 +40,27 @@ class CardBlock:
 
     def stale(self, facts: Facts) -> list[str]:
         """Return what of it is not as it would be now; empty where it is."""
-        now = {**facts, "text": digest(self.body)}
-        return [name for name, value in now.items() if self.facts.get(name) != value]
+        current = {**facts, "text": digest(self.body)}
+        return [name for name, value in current.items() if self.facts.get(name) != value]
 
 
 def find(text: str, name: str) -> CardBlock | None:
     """Return the block in a file; None where there is none."""
-    place = _place(text, name)
-    return None if place is None else place[2]
+    span = _place(text, name)
+    return None if span is None else span[2]
 
 
 def put(text: str, block: CardBlock, name: str) -> str:
     """Put the block in the place of the old one or at the end; all else stays byte by byte."""
     newline = "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
-    written = block.text().replace("\n", newline)
-    place = _place(text, name)
-    if place is not None:
-        start, end, _ = place
-        return f"{text[:start]}{written}{text[end:]}"
+    body = block.text().replace("\n", newline)
+    span = _place(text, name)
+    if span is not None:
+        start, end, _ = span
+        return f"{text[:start]}{body}{text[end:]}"
     ends = text[len(text.rstrip("\r\n")) :].count("\n")
-    apart = newline * max(2 - ends, 0) if text else ""
-    longer = f"{text}{apart}{written}{newline}"
+    gap = newline * max(2 - ends, 0) if text else ""
+    longer = f"{text}{gap}{body}{newline}"
     if find(longer, name) is None:
         raise InputError(f"{name} ends inside a block of code; close it, or the card is code too")
     return longer

@@ -90,8 +90,8 @@ def card(model: CardModel, options: CardOptions, settings: CardSettings, output:
         return
     function.check_place(path, settings.drawn)
     with console.waiting("profiling the heads", output.quiet):
-        said = _command(model.model, options, settings)
-        result = function.card(files=options.texts, path=path, command=said,
+        words = _command(model.model, options, settings)
+        result = function.card(files=options.texts, path=path, command=words,
                                settings=settings, loading=model)  # fmt: skip
     if path is None:
         console.put(str(result))
@@ -117,11 +117,11 @@ def _check(stale: tuple[str, ...] | None, path: Path) -> None:
         console.note([f"{path} has no block of attnviz card"], quiet=False)
         raise typer.Exit(NOTHING_COMPARED)
     if stale:
-        said = {
+        causes = {
             "text": "its text was changed by hand",
             "attnviz": "another version of attnviz",
             "model": "another model",
         }
-        why = ", ".join(said.get(name, f"other {name}") for name in stale)
+        why = ", ".join(causes.get(name, f"other {name}") for name in stale)
         console.note([f"{path} is stale: {why}; run the same command without --check"], quiet=False)
         raise typer.Exit(DIFFERS)

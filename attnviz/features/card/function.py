@@ -66,12 +66,12 @@ def _summary(profile: Profile) -> str:
     """How many heads there are, and how many show each role."""
     layers = counted(len(profile.layout.sites), "layer")
     roles = [(name, count) for name, count in tally(report(profile)) if name is not None]
-    said = ", ".join(f"{count} {plain(name)}" for name, count in roles)
+    listed = ", ".join(f"{count} {plain(name)}" for name, count in roles)
     start = f"{counted(len(profile.layout), 'head')} in {layers}"
     if not roles:
         return f"Of {start}, none shows a significant role on the texts named below."
     silent = len(profile.heads) - sum(count for _, count in roles)
-    return f"Of {start}: {said}; {silent} without a significant role."
+    return f"Of {start}: {listed}; {silent} without a significant role."
 
 
 def _alternative(profile: Profile) -> str:
@@ -94,8 +94,8 @@ def _row(profile: Profile, head: HeadProfile) -> list[str]:
 
 def _figures(role: Role, estimate: Estimate) -> list[str]:
     """Score, interval, chance, lift."""
-    known = estimate.low is not None and estimate.high is not None
-    ends = f"{estimate.low:.2f}–{estimate.high:.2f}" if known else "–"
+    bounded = estimate.low is not None and estimate.high is not None
+    ends = f"{estimate.low:.2f}–{estimate.high:.2f}" if bounded else "–"
     mean = "–" if estimate.mean is None else f"{estimate.mean:.2f}"
     chance = "–" if estimate.chance is None else number(estimate.chance)
     return [mean, ends, chance, times(role.evidence)]
@@ -104,9 +104,9 @@ def _figures(role: Role, estimate: Estimate) -> list[str]:
 def _order(head: HeadProfile) -> tuple[bool, int, float]:
     """Return what does something before what rests, role by role, the highest score first."""
     role = head.scores.does or head.scores.roles[0]
-    known = list(SHOWN)
-    place = known.index(role.name) if role.name in SHOWN else len(known)
-    return role.rests, place, -(role.evidence.mean or 0.0)
+    names = list(SHOWN)
+    rank = names.index(role.name) if role.name in SHOWN else len(names)
+    return role.rests, rank, -(role.evidence.mean or 0.0)
 
 
 def _matching(profile: Profile) -> str:
@@ -115,10 +115,10 @@ def _matching(profile: Profile) -> str:
         return ""
     scores = zip(profile.layout, profile.matching.means, profile.matching.halves, strict=True)
     best = sorted(scores, key=lambda item: -item[1])[:_BEST]
-    said = ", ".join(f"{profile.layout.name(h)} {mean:.2f} ± {half:.2f}" for h, mean, half in best)
+    heads = ", ".join(f"{profile.layout.name(h)} {mean:.2f} ± {half:.2f}" for h, mean, half in best)
     return (
         f" On random tokens that come {profile.matching.copies} times, prefix matching (Olsson et "
-        f"al. 2022) is highest in {said}; uniform attention has {profile.matching.chance:.3f}."
+        f"al. 2022) is highest in {heads}; uniform attention has {profile.matching.chance:.3f}."
     )
 
 
@@ -188,8 +188,8 @@ def check_place(path: Path | None, picture: str) -> None:
     if not beside.exists():
         return
     with system_errors(InputError, f"cannot read {beside}"):
-        there = _digest(paths.contents(beside))
-    if block is None or block.facts.get("picture") != there:
+        present = _digest(paths.contents(beside))
+    if block is None or block.facts.get("picture") != present:
         raise OutputError(
             "{} is there already, and is no picture of this card; delete it, or give {picture} "
             "another name",
@@ -228,10 +228,10 @@ def card(
         profiled = profile(texts=list(sentences())[:limit], model=loading)
     else:
         profiled = profile(names, limit=limit, model=loading)
-    shown = settings.drawn if path is not None else ""
-    text = markdown(profiled, command or _call(model, names, limit, path), shown)
+    picture = settings.drawn if path is not None else ""
+    text = markdown(profiled, command or _call(model, names, limit, path), picture)
     text = text.encode("utf-8", "replace").decode()  # names of files may be no Unicode
-    return Card(CardBlock(facts(model, files, limit), text), profiled, shown)
+    return Card(CardBlock(facts(model, files, limit), text), profiled, picture)
 
 
 @interface
@@ -272,13 +272,13 @@ def facts(model: Any, files: str | Path | Sequence[str | Path] | None, limit: in
             read.update(file.read())
     if files is None:
         read.update("\n".join(sentences()).encode())
-    own = json.dumps([[mark.name, mark.function, mark.formula] for mark in user_defined()])
-    known = json.dumps(identity(model), sort_keys=True)
+    plugins = json.dumps([[mark.name, mark.function, mark.formula] for mark in user_defined()])
+    model_id = json.dumps(identity(model), sort_keys=True)
     return {
-        "model": hashlib.sha256(known.encode()).hexdigest()[:16],
+        "model": hashlib.sha256(model_id.encode()).hexdigest()[:16],
         "texts": read.hexdigest()[:16],
         "attnviz": version("attnviz"),
-        "plugins": hashlib.sha256(own.encode()).hexdigest()[:16],
+        "plugins": hashlib.sha256(plugins.encode()).hexdigest()[:16],
     }
 
 

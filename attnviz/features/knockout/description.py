@@ -34,7 +34,7 @@ def listing(result: Knockout) -> Listing:
 def columns(result: Knockout, cuts: Sequence[CutEffect]) -> list[Column]:
     """Describe what there is of a cut: between what, in which heads, its change, its control."""
     several = any(words.ends(result, effect.change) for effect in cuts)
-    value, ends, drawn = partial(words.value, result), partial(words.ends, result), result.draws > 0
+    value, ends, draws = partial(words.value, result), partial(words.ends, result), result.draws > 0
     return [
         Column("rows", "rows", "rows", _short, left=True),
         Column("keys", "keys", "keys", _short, left=True),
@@ -52,10 +52,10 @@ def columns(result: Knockout, cuts: Sequence[CutEffect]) -> list[Column]:
         Column("", lambda cut: value(cut.change.value) + _mark(cut), "change"),
         Column("", lambda cut: ends(cut.change), "95 %", when=several),
         Column("", "change", cells=_cells("change", "")),
-        Column("control", "control", "control", value, when=drawn),
-        Column("", words.taken, "matched", when=drawn),
+        Column("control", "control", "control", value, when=draws),
+        Column("", words.taken, "matched", when=draws),
         Column("matched", "matched"),
-        Column("", lambda cut: ends(cut.excess), "change − control", when=several and drawn),
+        Column("", lambda cut: ends(cut.excess), "change − control", when=several and draws),
         Column("", "excess", cells=_cells("excess", "excess_")),
         Column("", partial(words.often, result), f"by {100 * SMALLEST:.0f} % or more",
                when=any(words.often(result, cut) for cut in cuts)),
@@ -63,16 +63,16 @@ def columns(result: Knockout, cuts: Sequence[CutEffect]) -> list[Column]:
     ]  # fmt: skip
 
 
-def _cells(name: str, before: str) -> Callable[[CutChange | None], Row]:
+def _cells(name: str, prefix: str) -> Callable[[CutChange | None], Row]:
     """Write a change with all that is known of it."""
 
     def cells(change: CutChange | None) -> Row:
-        known = {f"{before}{part}": change and getattr(change, part) for part in _CHANGE}
+        values = {f"{prefix}{part}": change and getattr(change, part) for part in _CHANGE}
         for part in ("often_worse", "often_better"):
-            found = change and getattr(change, part)
-            known[f"{before}{part}"] = found and found.texts
-            known[f"{before}{part}_least"] = found and found.least
-        return {name: change and change.value, **known}
+            share = change and getattr(change, part)
+            values[f"{prefix}{part}"] = share and share.texts
+            values[f"{prefix}{part}_least"] = share and share.least
+        return {name: change and change.value, **values}
 
     return cells
 
@@ -123,8 +123,8 @@ def _legend(result: Knockout) -> str:
 def _spans(result: Knockout) -> Table:
     table = table_of("part", ">tokens", "text")
     for span in result.spans:
-        shown = shorten(words.said(span.shown), _TEXT)
-        table.add_row(visible(span.name), f"{span.tokens:.3g}", shown)
+        text = shorten(words.said(span.shown), _TEXT)
+        table.add_row(visible(span.name), f"{span.tokens:.3g}", text)
     return table
 
 
@@ -134,8 +134,8 @@ def _matrix(result: Knockout, rows: Sequence[str], keys: Sequence[str]) -> Table
     unit = "points" if result.metric == "prob" else result.unit
     table = table_of(f"{unit}: rows, keys", *(f">{_short(key)}" for key in keys))
     for row in rows:
-        every = [result.of(row, key, "all") for key in keys]
-        cells = (f"{e[0].change.value * scale:+.2f}{_mark(e[0])}" if e else "" for e in every)
+        effects = [result.of(row, key, "all") for key in keys]
+        cells = (f"{e[0].change.value * scale:+.2f}{_mark(e[0])}" if e else "" for e in effects)
         table.add_row(_short(row), *cells)
     return table
 
@@ -150,8 +150,8 @@ def _grid(result: Knockout) -> Iterator[RenderableType]:
         }
         if len(values) > 1:
             yield Line(f"{words.pair(pair)}, cut in single heads", "bold")
-            most = max(map(abs, values.values()))
-            yield signed_grid(result.layout, values, most, -result.worse or 1)
+            largest = max(map(abs, values.values()))
+            yield signed_grid(result.layout, values, largest, -result.worse or 1)
             return
 
 
@@ -180,12 +180,12 @@ def _texts(result: Knockout) -> Table:
 
 def finding(result: Knockout, name: str) -> Finding:
     """Return what is lost when a head may not attend from one part to another."""
-    said: dict[str, list[str]] = {}
+    by_head: dict[str, list[str]] = {}
     for effect in result.ranked():
         if effect.kind != "heads":
             continue
         for head in map(result.layout.name, effect.heads):
-            lines = said.setdefault(head, [])
+            lines = by_head.setdefault(head, [])
             if len(lines) < _TOLD:
                 lines.append(_line(result, effect))
     measures = []
@@ -200,16 +200,16 @@ def finding(result: Knockout, name: str) -> Finding:
         measures.append(
             Measure(f"{rows} to {keys}", title, result.unit, -result.worse, values, ends)
         )
-    how = (
+    method = (
         f"{words.sentence(result)} Attention knockout: {words.measure(result)}. Beside each change "
         "stands that of random cuts of as much weight of other keys in the same rows, and how much "
         "of it they could take."
     )
-    return Finding.of("knockout", name, "What it must attend to", how, said, measures)
+    return Finding.of("knockout", name, "What it must attend to", method, by_head, measures)
 
 
 def _line(result: Knockout, effect: CutEffect) -> str:
-    others = "" if len(effect.heads) == 1 else f"with others ({effect.name}): "
+    context = "" if len(effect.heads) == 1 else f"with others ({effect.name}): "
     unit = f" {result.unit}" * bool(result.unit)
     interval = words.ends(result, effect.change)
     control = f", no control ({words.taken(effect)} matched)" if result.draws else ""
@@ -217,7 +217,7 @@ def _line(result: Knockout, effect: CutEffect) -> str:
         control = f", random {words.value(result, effect.control)} ({words.taken(effect)} matched)"
     weight = f"; {100 * effect.lost:.0f} % of its weight"
     return (
-        f"{others}without attending from {words.rows(effect.rows)} to {words.keys(effect.keys)} "
+        f"{context}without attending from {words.rows(effect.rows)} to {words.keys(effect.keys)} "
         f"{words.value(result, effect.change.value)}{unit}{f' [{interval}]' * bool(interval)}"
         f"{control}{weight}"
     )

@@ -44,24 +44,24 @@ def draw(result: Knockout, dpi: float) -> Figure:
         words.title(result), [words.sentence(result), words.measure(result)], dpi,
         [*names, *rows, *keys],
     )  # fmt: skip
-    names, across, down = (
-        [page.text(shorten(visible(name), limit)) for name in some]
-        for some, limit in ((names, 60), (keys, 12), (rows, _NAME))
+    names, across, beside = (
+        [page.text(shorten(visible(name), limit)) for name in labels]
+        for labels, limit in ((names, 60), (keys, 12), (rows, _NAME))
     )
-    left = 0.1 + page.ruler.widest(down, 7) if matrix else 0.0
+    left = 0.1 + page.ruler.widest(beside, 7) if matrix else 0.0
     wide_1 = len(keys) * _CELL[0] if matrix else 0.0
     middle = 0.25 * matrix + 0.15 + page.ruler.widest(names, 7)
     body = max(len(rows) * _CELL[1] if matrix else 0.0, len(listed) * _BAR)
-    wide = 2 * MARGIN + left + wide_1 + middle + _BARS
+    width = 2 * MARGIN + left + wide_1 + middle + _BARS
     below = 2.3 if curves else 0.0
-    top = page.begin(wide) + (0.4 if matrix else 0.1)
+    top = page.begin(width) + (0.4 if matrix else 0.1)
     figure = page.figure(top + body + 0.45 + below + MARGIN)
     if matrix:
-        _matrix(page.axes(MARGIN + left, top, wide_1, len(rows) * _CELL[1]), result, across, down)
+        _matrix(page.axes(MARGIN + left, top, wide_1, len(rows) * _CELL[1]), result, across, beside)
     x = MARGIN + left + wide_1 + middle
     _bars(page.axes(x, top, _BARS, len(listed) * _BAR), result, listed, names)
     if curves:
-        inside = (MARGIN + 0.5, top + body + 0.6, wide - 2 * MARGIN - 0.6, below - 0.7)
+        inside = (MARGIN + 0.5, top + body + 0.6, width - 2 * MARGIN - 0.6, below - 0.7)
         _curves(page.axes(*inside), result, curves)
     return figure
 
@@ -83,32 +83,32 @@ def _unit(result: Knockout) -> str:
     return "points" if result.metric == "prob" else result.unit
 
 
-def _matrix(axes: Axes, result: Knockout, across: Sequence[str], down: Sequence[str]) -> None:
+def _matrix(axes: Axes, result: Knockout, across: Sequence[str], beside: Sequence[str]) -> None:
     """Each pair with all heads cut."""
     rows, keys = words.axes(result)
-    whole = [effect for effect in result.effects if effect.kind == "all"]
-    most = max((abs(effect.change.value) for effect in whole), default=0.0)
-    for effect in whole:
+    cuts = [effect for effect in result.effects if effect.kind == "all"]
+    end = max((abs(effect.change.value) for effect in cuts), default=0.0)
+    for effect in cuts:
         size = effect.change.value
         text = signed(size * _scale(result), 2, 2) + words.MARK * bool(effect.judged.sure)
-        paint = color(size, most, -(result.worse or 1), NONE)
+        paint = color(size, end, -(result.worse or 1), NONE)
         cell(axes, keys.index(effect.keys), rows.index(effect.rows), paint, text, 7)
-    name_cells(axes, across, down)
-    told = "; blue: worse without" if result.worse else ""
-    axes.set_xlabel(f"all heads, {_unit(result)}{told}", fontsize=7)
+    name_cells(axes, across, beside)
+    legend = "; blue: worse without" if result.worse else ""
+    axes.set_xlabel(f"all heads, {_unit(result)}{legend}", fontsize=7)
 
 
 def _bars(axes: Axes, result: Knockout, listed: Sequence[CutEffect], names: Sequence[str]) -> None:
     scale = _scale(result)
-    for place, effect in enumerate(listed):
+    for n, effect in enumerate(listed):
         size = effect.change.value
         harm = size * result.worse > 0 or not result.worse
-        axes.barh(place, size * scale, height=0.62, color=BLUE if harm else ORANGE)
-        interval(axes, (effect.change.joint_low, effect.change.joint_high), place, times=scale)
-    controls = [(place, e.control) for place, e in enumerate(listed) if e.control is not None]
+        axes.barh(n, size * scale, height=0.62, color=BLUE if harm else ORANGE)
+        interval(axes, (effect.change.joint_low, effect.change.joint_high), n, times=scale)
+    controls = [(n, e.control) for n, e in enumerate(listed) if e.control is not None]
     if controls:
         axes.scatter(
-            [value * scale for _, value in controls], [place for place, _ in controls], s=14,
+            [value * scale for _, value in controls], [n for n, _ in controls], s=14,
             marker="o", facecolor="white", edgecolor=INK, linewidths=0.8, zorder=3,
             label="as much of other keys cut at random",
         )  # fmt: skip

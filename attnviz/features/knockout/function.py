@@ -80,8 +80,8 @@ def knockout(
         Geva et al. 2023 (arXiv:2304.14767) for knockout and its windows of layers.
     """
     texts, model = cut_texts(text, settings.answer, settings.against, model)
-    asked = settings.select
-    heads = None if asked is None else partial(check_groups, asked)
+    selection = settings.select
+    heads = None if selection is None else partial(check_groups, selection)
     result = run(answering(light(model.load(heads=heads))), texts, settings, progress)
     return replace(result, identity=model.identity)
 
@@ -116,23 +116,23 @@ def judged(
     against = np.flatnonzero(matches >= LEAST_MATCHED) if settings.draws else np.empty(0, np.int64)
     columns = np.concatenate([changes, (changes - control)[:, against]], 1)
     rounding = ROUNDING * np.maximum(1.0, np.nanmax(np.abs(values[:, :, 2]), 0, initial=0))
-    rounding, there = np.concatenate([rounding, rounding[against]]), ~np.isnan(columns)
-    found = judge(
-        np.where(there, columns, 0.0),
-        there.astype(np.int64),
+    rounding, counted = np.concatenate([rounding, rounding[against]]), ~np.isnan(columns)
+    family = judge(
+        np.where(counted, columns, 0.0),
+        counted.astype(np.int64),
         names,
         rounding=rounding,
-        size=there * rounding / ROUNDING,
+        size=counted * rounding / ROUNDING,
     )
-    places, effects = {int(number): len(knocks) + n for n, number in enumerate(against)}, []
+    indices, effects = {int(number): len(knocks) + n for n, number in enumerate(against)}, []
     size = SMALLEST * np.abs(np.nanmean(values[:, :, 2], 0)) * abs(WORSE[metric])
-    often = found.often(np.concatenate([size, size[against]]))
+    often = family.often(np.concatenate([size, size[against]]))
     for number, knock in enumerate(knocks):
         lost, base = (float(np.nanmean(values[:, number, part])) for part in (0, 2))
-        place = places.get(number)
-        excess = None if place is None else cut_change(found[place])
-        if excess is not None and place is not None:
-            excess = _counted(excess, often[place], metric)
+        index = indices.get(number)
+        excess = None if index is None else cut_change(family[index])
+        if excess is not None and index is not None:
+            excess = _counted(excess, often[index], metric)
         effects.append(
             records.CutEffect(
                 knock.rows,
@@ -144,7 +144,7 @@ def judged(
                 lost,
                 base,
                 _counted(
-                    cut_change(found[number], tells=WORSE[metric] != 0), often[number], metric
+                    cut_change(family[number], tells=WORSE[metric] != 0), often[number], metric
                 ),
                 None if excess is None else float(np.nanmedian(control[:, number])),
                 float(matches[number]) if settings.draws else None,
@@ -202,11 +202,11 @@ def run(
     metric = _metric(texts, settings, source)
     ready = list(_ready(source, texts, metric, settings))
     pairs = _pairs([text.inputs for text in ready], settings)
-    knocks, values, alone, done = _measured(source, ready, pairs, settings, progress)
-    partial, ready = done < len(ready), ready[:done]
+    knocks, values, isolated, count = _measured(source, ready, pairs, settings, progress)
+    partial, ready = count < len(ready), ready[:count]
     names = [str(same_as(text.inputs) or number) for number, text in enumerate(ready)]
     effects, family = judged(knocks, values, names, metric, settings)
-    effects = tuple(replace(e, alone=a) for e, a in zip(effects, alone, strict=True))
+    effects = tuple(replace(e, alone=a) for e, a in zip(effects, isolated, strict=True))
     answers = {(text.text.answer or "", text.text.against or "") for text in ready}
     answer, against = answers.pop() if len(answers) == 1 else ("", "")
     result = records.Knockout(
@@ -229,8 +229,8 @@ def run(
         effects=effects,
         written=measure.written(source, ready[0].text, ready[0].inputs, effects, settings),
     )
-    told = dict.fromkeys(note for text in ready for note in text.inputs.notes)
-    return replace(result, notes=(*list(told)[:2], *notes(result)))
+    messages = dict.fromkeys(note for text in ready for note in text.inputs.notes)
+    return replace(result, notes=(*list(messages)[:2], *notes(result)))
 
 
 def _metric(texts: Sequence[CutText], settings: KnockoutSettings, source: Source) -> str:
@@ -239,8 +239,8 @@ def _metric(texts: Sequence[CutText], settings: KnockoutSettings, source: Source
     against = all(text.against is not None for text in texts)
     metric = settings.metric
     labels = whole_texts.labels_of(source)
-    alone = labels is not None and labels.shares != "softmax" and all(answers)
-    if metric is None and alone:  # the logit of a label by itself
+    by_itself = labels is not None and labels.shares != "softmax" and all(answers)
+    if metric is None and by_itself:  # the logit of a label by itself
         return "logit-diff"
     if metric is None:
         if any(answers) and not all(answers):
@@ -317,11 +317,11 @@ def _pairs(inputs: Sequence[Inputs], settings: KnockoutSettings) -> tuple[tuple[
             span="subject=keys",
             keys=...,
         )
-    for asked, known in ((rows, ROWS), (keys, KEYS)):
-        for name in asked:
-            if name not in (*known, *spans):
+    for requested, classes in ((rows, ROWS), (keys, KEYS)):
+        for name in requested:
+            if name not in (*classes, *spans):
                 raise UsageError("no part {!r}; choose from {}", name[:40],
-                                 ", ".join((*known, *spans)))  # fmt: skip
+                                 ", ".join((*classes, *spans)))  # fmt: skip
     if settings.instead is not None and settings.instead not in spans:
         raise UsageError(
             "{cut} needs a span {!r}; name it with {span}", settings.instead[:40],
@@ -373,25 +373,25 @@ def _measured(
         if not rows:
             raise InputError("interrupted before anything was measured") from None
     if not knocks:
-        shown = ", ".join(f"{row} to {key}" for row, key in pairs[:3])
+        listed = ", ".join(f"{row} to {key}" for row, key in pairs[:3])
         raise InputError(
             "there is nothing to cut: no query attends to such a key ({}); a causal model sees "
             "only what stands before",
-            shown,
+            listed,
         )
     ordered = sorted(knocks, key=lambda knock: pairs.index((knock.rows, knock.keys)))
     table = np.full((len(rows), len(ordered), 5), np.nan)
     for number, row in enumerate(rows):
-        for place, knock in enumerate(ordered):
+        for column, knock in enumerate(ordered):
             if (value := row.get(knock)) is not None:
                 control = sum(value.controls) / len(value.controls) if value.controls else math.nan
-                table[number, place] = (
+                table[number, column] = (
                     value.lost, value.matched, value.base, value.change, control
                 )  # fmt: skip
-    alone = [
+    isolated = [
         float(np.mean([row[knock].alone for row in rows if knock in row])) for knock in ordered
     ]
-    return ordered, table, alone, len(rows)
+    return ordered, table, isolated, len(rows)
 
 
 def _knocks(
@@ -404,16 +404,16 @@ def _knocks(
 ) -> Iterator[tuple[Knock, measure.CutRun]]:
     """Yield the cuts of a text, pair by pair: all heads, then some, then windows of layers."""
     for (rows, keys), edge in edges.items():
-        every = tuple(head for head in source.layout if head.site.kind == edge.kind)
-        if not model.weights.sees(edge, every):
+        of_kind = tuple(head for head in source.layout if head.site.kind == edge.kind)
+        if not model.weights.sees(edge, of_kind):
             continue
-        alone = model.weights.without_others(edge, every)
-        if alone and edge.kind == "cross" and settings.cut in ("mask", "rescale"):
+        isolated = model.weights.without_others(edge, of_kind)
+        if isolated and edge.kind == "cross" and settings.cut in ("mask", "rescale"):
             raise InputError(
                 "without {}, {} of the queries of {} would have no key left; leave some, or take "
                 "{cut}",
                 keys,
-                alone,
+                isolated,
                 rows,
                 cut="zero",
             )
@@ -421,7 +421,7 @@ def _knocks(
         trial = replace(text.trial, positions=positions)
         if text.metric.name == "loss" and not trial.targets:
             ids = predicted(text.inputs).ids
-            positions = tuple(place for place in positions if place + 1 < len(ids))
+            positions = tuple(n for n in positions if n + 1 < len(ids))
             if not positions:
                 raise InputError(
                     "no token follows the queries of {}, so there is no loss; take {metric}, or "
@@ -430,9 +430,9 @@ def _knocks(
                     metric="kl",
                     answer=...,
                 )
-            targets = tuple(ids[place + 1] for place in positions)
+            targets = tuple(ids[n + 1] for n in positions)
             trial = replace(trial, positions=positions, targets=targets)
-        chosen: list[Knock] = [Knock(rows, keys, "all", records.EVERY_HEAD, every)]
+        chosen: list[Knock] = [Knock(rows, keys, "all", records.EVERY_HEAD, of_kind)]
         for name, heads in groups or ():
             mine = tuple(head for head in heads if head.site.kind == edge.kind)
             if not mine:
@@ -477,12 +477,12 @@ def _groups(
     source: Source, ready: Sequence[Ready], settings: KnockoutSettings
 ) -> list[tuple[str, tuple[Head, ...]]]:
     """Return the heads that are cut by themselves."""
-    known: list[tuple[HeadScores, ...]] = []
+    scores: list[tuple[HeadScores, ...]] = []
 
     def of_role(name: str) -> tuple[Head, ...]:
-        if not known:
-            known.append(score_texts(source, ([text.inputs] for text in ready)))
-        return role_heads(known[0], name)
+        if not scores:
+            scores.append(score_texts(source, [[text.inputs] for text in ready]))
+        return role_heads(scores[0], name)
 
     groups = read_groups(settings.select or "", source.layout, of_role)
     return [(group.name, group.heads) for group in groups]
@@ -491,16 +491,16 @@ def _groups(
 def _spans(ready: Sequence[Ready], pairs: Sequence[tuple[str, str]]) -> tuple[records.CutSpan, ...]:
     """Return what of the parts a reader needs to know, in their order in the texts."""
     spans = []
-    own = [name for text in ready for name in names_of(text.inputs)]
-    asked = [name for pair in pairs for name in pair]
-    for name in dict.fromkeys((*(name for name in own if name in asked), *asked)):
-        lengths, said = [], set[Hashable]()
+    named = [name for text in ready for name in names_of(text.inputs)]
+    requested = [name for pair in pairs for name in pair]
+    for name in dict.fromkeys((*(name for name in named if name in requested), *requested)):
+        lengths, texts = [], set[Hashable]()
         for text in ready:
-            if (known := tokens_of(text.inputs, name)) is not None:
-                tokens, places = known
+            if (span := tokens_of(text.inputs, name)) is not None:
+                tokens, places = span
                 lengths.append(len(places))
-                said.add(tokens.shown(name, places).strip()[:_SHOWN])
+                texts.add(tokens.shown(name, places).strip()[:_SHOWN])
         if lengths and name != EVERY:
-            shown = str(said.pop()) if len(said) == 1 else ""
-            spans.append(records.CutSpan(name, sum(lengths) / len(lengths), len(lengths), shown))
+            excerpt = str(texts.pop()) if len(texts) == 1 else ""
+            spans.append(records.CutSpan(name, sum(lengths) / len(lengths), len(lengths), excerpt))
     return tuple(spans)

@@ -77,43 +77,43 @@ class EdgeWeights:
                 continue
             mine = [n - rows.start for n in edges.rows if 0 <= n - rows.start < count]
             keys = [n - rows.key_start for n in edges.keys if 0 <= n - rows.key_start < width]
-            place = (edges, rows.site)
-            self.lost.setdefault(place, np.zeros(heads))
-            self.matched.setdefault(place, np.zeros(heads))
+            key = (edges, rows.site)
+            self.lost.setdefault(key, np.zeros(heads))
+            self.matched.setdefault(key, np.zeros(heads))
             if not mine or not keys:
                 continue
             weights = arrays.to_numpy(arrays.exact(rows.weights[0][:, mine]))  # [H, rows, s]
             lost, total = weights[..., keys].sum(-1), weights.sum(-1)
-            seen = np.ones((len(mine), width), np.bool_)
+            visible = np.ones((len(mine), width), np.bool_)
             if rows.allowed is not None:
                 allowed = arrays.to_numpy(rows.allowed)[0, 0]
-                seen = np.broadcast_to(allowed, (count, width))[mine]
-            sees = seen[:, keys].any(1)
-            others = seen.copy()
-            others[:, keys] = False
-            self.rows[place] = self.rows.get(place, 0) + int(sees.sum())
-            alone = sees & ~others.any(1)
-            self.alone[place] = self.alone.get(place, 0) + int(alone.sum())
+                visible = np.broadcast_to(allowed, (count, width))[mine]
+            sees = visible[:, keys].any(1)
+            remaining = visible.copy()
+            remaining[:, keys] = False
+            self.rows[key] = self.rows.get(key, 0) + int(sees.sum())
+            isolated = sees & ~remaining.any(1)
+            self.alone[key] = self.alone.get(key, 0) + int(isolated.sum())
             if edges.kind != "cross":
-                own = others.copy()
+                without_self = remaining.copy()
                 for number, row in enumerate(mine):
-                    own[number, rows.start + row - rows.key_start] = False
-                alone = sees & ~own.any(1)
-            self.themselves[place] = self.themselves.get(place, 0) + int(alone.sum())
-            self.lost[place] += lost.sum(-1)
-            possible = self._possible(lost, total - lost, others.sum(1))
-            self.matched[place] += np.where(possible, lost, 0.0).sum(-1)
+                    without_self[number, rows.start + row - rows.key_start] = False
+                isolated = sees & ~without_self.any(1)
+            self.themselves[key] = self.themselves.get(key, 0) + int(isolated.sum())
+            self.lost[key] += lost.sum(-1)
+            possible = self._possible(lost, total - lost, remaining.sum(1))
+            self.matched[key] += np.where(possible, lost, 0.0).sum(-1)
 
     def _possible(
-        self, lost: NDArray[np.float64], there: NDArray[np.float64], count: NDArray[np.int64]
+        self, lost: NDArray[np.float64], available: NDArray[np.float64], count: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
         """Say in which rows a control can take ``lost`` [H, rows] from ``count`` other keys."""
         if self._method == "redirect":
             return np.ones(lost.shape, np.bool_)
         if self._method == "zero":
-            return there >= lost
-        whole = 1.0 if self._method == "mask" else lost + there
-        return (there > lost) & (whole - 2 * lost > SPARE) & (count > 1)
+            return available >= lost
+        total = 1.0 if self._method == "mask" else lost + available
+        return (available > lost) & (total - 2 * lost > SPARE) & (count > 1)
 
     def sees(self, edges: Edges, heads: Sequence[Head]) -> bool:
         """Whether any row sees any of the keys, in some layer of these heads."""
@@ -125,14 +125,14 @@ class EdgeWeights:
 
     def shares(self, edges: Edges, heads: Sequence[Head]) -> tuple[float, float, float]:
         """Average the weight on edges, what has its match, and rows left with themselves."""
-        lost, matched, count, alone = 0.0, 0.0, 0, 0
+        lost, matched, count, isolated = 0.0, 0.0, 0, 0
         for head in heads:
-            place = (edges, head.site)
-            lost += float(self.lost[place][head.index])
-            matched += float(self.matched[place][head.index])
-            count += self.rows.get(place, 0)
-            alone += self.themselves.get(place, 0)
-        return lost / max(count, 1), matched / lost if lost else 1.0, alone / max(count, 1)
+            key = (edges, head.site)
+            lost += float(self.lost[key][head.index])
+            matched += float(self.matched[key][head.index])
+            count += self.rows.get(key, 0)
+            isolated += self.themselves.get(key, 0)
+        return lost / max(count, 1), matched / lost if lost else 1.0, isolated / max(count, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,17 +163,17 @@ def measure(
     tokens: int | None = None,
 ) -> list[Measured]:
     """Every cut of a text."""
-    whole, layout = model.output, source.layout
-    assert whole.logits is not None
+    full, layout = model.output, source.layout
+    assert full.logits is not None
 
     def value(changed: Output, run: CutRun) -> float:
-        return float(run.metric.of(whole, changed, [run.trial])[0].mean())
+        return float(run.metric.of(full, changed, [run.trial])[0].mean())
 
     def request(run: CutRun, places: Mapping[SiteKind, NDArray[np.int64]]) -> ForwardRequest:
         order = places.get(run.edges.kind)
         return ForwardRequest(cuts=cuts_of(run.edges, run.heads, inputs, layout, method, order))
 
-    base, changes = [value(whole, run) for run in runs], []
+    base, changes = [value(full, run) for run in runs], []
     for draw in range(-1, draws):
         order = None if draw < 0 else np.random.default_rng([*seed, draw])
         places = _orders(order, inputs)
@@ -188,12 +188,12 @@ def measure(
             sweep(
                 full_logits(source), [inputs], cuts,
                 lambda changed, number, _: value(changed, runs[number]) - base[number],
-                whole, tokens=tokens or TOKENS, width=whole.logits.shape[-1],
+                full, tokens=tokens or TOKENS, width=full.logits.shape[-1],
             )
         )  # fmt: skip
     return [
-        Measured(*model.weights.shares(run.edges, run.heads), base[n], cut, tuple(others))
-        for n, (run, (cut, *others)) in enumerate(
+        Measured(*model.weights.shares(run.edges, run.heads), base[n], cut, tuple(controls))
+        for n, (run, (cut, *controls)) in enumerate(
             zip(runs, zip(*changes, strict=True), strict=True)
         )
     ]
@@ -242,11 +242,11 @@ def _marked(places: Sequence[int], count: int) -> NDArray[np.bool_]:
 
 def _elsewhere(edges: Edges, places: NDArray[np.int64]) -> NDArray[np.bool_]:
     """As many other keys as those that get the weight, the first in a random order."""
-    taken = {*edges.keys, *edges.instead}
-    seen = max(edges.rows) + 1 if edges.kind == "decoder" else len(places)
-    others = [n for n in np.argsort(places).tolist() if n not in taken and n < seen]
+    excluded = {*edges.keys, *edges.instead}
+    end = max(edges.rows) + 1 if edges.kind == "decoder" else len(places)
+    free = [n for n in np.argsort(places).tolist() if n not in excluded and n < end]
     chosen = np.zeros(len(places), np.bool_)
-    chosen[others[: len(edges.instead)]] = True
+    chosen[free[: len(edges.instead)]] = True
     return chosen
 
 
@@ -278,17 +278,17 @@ def written(
             generate=generation.tokens,
         )
     prompt = replace(text.prompt, generate=replace(generation, tell=None))
-    made = [Written("", "", "", source.prepare(prompt).output)]
+    texts = [Written("", "", "", source.prepare(prompt).output)]
     method = cast("CutMethod", "redirect" if settings.instead else settings.cut)
-    wanted = [effect for effect in effects if effect.kind == "all"]
-    wanted += [effect for effect in effects if effect.kind == "heads"]
-    for effect in wanted[:MOST]:
+    cut_effects = [effect for effect in effects if effect.kind == "all"]
+    cut_effects += [effect for effect in effects if effect.kind == "heads"]
+    for effect in cut_effects[:MOST]:
         edges = edges_of(inputs, effect.rows, effect.keys, settings.instead)
         if edges is None:
             continue
         order = np.random.default_rng([settings.seed, 0, 0])
         places = np.asarray(order.permutation(len(inputs.sides[edges.kind].keys)), np.int64)
-        said = []
+        outputs = []
         for control in (None, places)[: 1 + bool(settings.draws)]:
             cuts = cuts_of(
                 edges,
@@ -300,6 +300,6 @@ def written(
                 onward=effect.rows in (LAST, EVERY),
             )
             with source.cutting(cuts):
-                said.append(source.prepare(prompt).output)
-        made.append(Written(effect.rows, effect.keys, effect.name, *said))
-    return tuple(made)
+                outputs.append(source.prepare(prompt).output)
+        texts.append(Written(effect.rows, effect.keys, effect.name, *outputs))
+    return tuple(texts)

@@ -39,17 +39,17 @@ Given = str | Prompt | Capture | CutText | Mapping[str, Any]
 
 
 def cut_texts(
-    given: Given | Path | Iterable[Given],
+    items: Given | Path | Iterable[Given],
     answer: str | None,
     against: str | None,
     model: ModelSettings,
 ) -> tuple[list[CutText], ModelSettings]:
     """Texts with their answers, and the model that they run on."""
-    if isinstance(given, Path):
-        texts = list(_read(given))
+    if isinstance(items, Path):
+        texts = list(_read(items))
     else:
-        single = isinstance(given, str | Prompt | CutText | Mapping | Capture)
-        several: Iterable[Any] = [given] if single else given  # type: ignore[assignment]
+        single = isinstance(items, str | Prompt | CutText | Mapping | Capture)
+        several: Iterable[Any] = [items] if single else items  # type: ignore[assignment]
         texts = []
         for number, item in enumerate(several, 1):
             plain = item
@@ -65,21 +65,21 @@ def cut_texts(
     ], model
 
 
-def _text(given: str | Prompt | CutText | Mapping[str, Any], place: str) -> CutText:
-    if isinstance(given, CutText):
-        return given
-    if not isinstance(given, Mapping):
-        return CutText(prompt_of(given))
-    values = {name: given[name] for name in _FIELDS if given.get(name) is not None}
+def _text(item: str | Prompt | CutText | Mapping[str, Any], where: str) -> CutText:
+    if isinstance(item, CutText):
+        return item
+    if not isinstance(item, Mapping):
+        return CutText(prompt_of(item))
+    values = {name: item[name] for name in _FIELDS if item.get(name) is not None}
     values["chat"] = values.pop("messages", values.get("chat"))
     for name in ("text", "target", "answer", "against"):
         if not isinstance(values.get(name), str | None):
-            raise InputError(f"{place}: its {name} is no text")
+            raise InputError(f"{where}: its {name} is no text")
     spans = values.get("spans")
     if spans is not None and not (
         isinstance(spans, Mapping) and all(isinstance(span, str) for span in spans.values())
     ):
-        raise InputError(f'{place}: its spans are no object such as {{"subject": "keys"}}')
+        raise InputError(f'{where}: its spans are no object such as {{"subject": "keys"}}')
     try:
         prompt = prompt_of(
             Prompt(
@@ -90,7 +90,7 @@ def _text(given: str | Prompt | CutText | Mapping[str, Any], place: str) -> CutT
             )
         )
     except (UsageError, InputError) as error:
-        raise InputError("{}: {}", place, error.message) from None
+        raise InputError("{}: {}", where, error.message) from None
     return CutText(prompt, values.get("answer"), values.get("against"))
 
 
@@ -98,15 +98,15 @@ def _read(path: Path) -> Iterable[CutText]:
     """Yield the texts of a .jsonl file, an object a line."""
     name = str(path)
     for number, line in lines.lines(name):
-        place = f"{lines.shown(name)}:{number}"
-        text = lines.sound(line, place)
+        where = f"{lines.shown(name)}:{number}"
+        text = lines.sound(line, where)
         try:
             values = json.loads(text)
         except (ValueError, RecursionError):
             values = None
         if not isinstance(values, dict):
-            raise InputError(f"{place} is no JSON object; write one with text and spans a line")
-        yield _text(values, place)
+            raise InputError(f"{where} is no JSON object; write one with text and spans a line")
+        yield _text(values, where)
 
 
 BEFORE, SINK, PUNCTUATION = "before", "sink", "punctuation"
@@ -145,7 +145,7 @@ def edges_of(inputs: Inputs, rows: str, keys: str, instead: str | None = None) -
     target = spans.get(instead or "", ())
     if lost is None or (instead is not None and not target):
         return None
-    lost = tuple(place for place in lost if place not in set(target))
+    lost = tuple(n for n in lost if n not in set(target))
     kind: SiteKind = next(iter(inputs.sides))
     if two:
         kind = "decoder" if of_decoder else "cross" if behind else "encoder"
@@ -159,8 +159,8 @@ def tokens_of(inputs: Inputs, name: str) -> tuple[Tokens, tuple[int, ...]] | Non
     for span in _named(inputs):
         if span.name == name:
             return _spanned(inputs), span.positions
-    own = predicted(inputs)
-    return (own, (len(own) - 1,)) if name == LAST else None
+    tokens = predicted(inputs)
+    return (tokens, (len(tokens) - 1,)) if name == LAST else None
 
 
 def _spanned(inputs: Inputs) -> Tokens:

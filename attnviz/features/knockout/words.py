@@ -91,17 +91,17 @@ def does(result: Knockout, effect: CutEffect, beside: bool = True) -> str:
     lone = ", and so to nothing but itself" if effect.isolates else ""
     if effect.rows != LAST and effect.isolates:
         lone = ", and so each to nothing but itself"
-    where = f"Where {rows(effect.rows)} cannot attend to {keys(effect.keys)}{heads}{lone}"
+    start = f"Where {rows(effect.rows)} cannot attend to {keys(effect.keys)}{heads}{lone}"
     if effect.rows == EVERY:
-        where = f"Where no token can attend to {keys(effect.keys)}{heads}{lone}"
+        start = f"Where no token can attend to {keys(effect.keys)}{heads}{lone}"
     change, unit = effect.change.value, f" {result.unit}" * bool(result.unit)
     if result.worse == 0:
-        said = f"the prediction moves by {abs(change):.3g}{unit} of KL"
+        effect_text = f"the prediction moves by {abs(change):.3g}{unit} of KL"
         if value(result, change) == "0":
-            said = "the prediction does not move"
+            effect_text = "the prediction does not move"
     else:
-        said = _changed(result, effect)
-    return f"{where}, {said}{_beside(result, effect) * beside}"
+        effect_text = _changed(result, effect)
+    return f"{start}, {effect_text}{_beside(result, effect) * beside}"
 
 
 def _changed(result: Knockout, effect: CutEffect) -> str:
@@ -115,10 +115,10 @@ def _changed(result: Knockout, effect: CutEffect) -> str:
         behind = (
             f"{abs(effect.base):.3g} logits behind {against if result.against else 'the other'}"
         )
-        who = f"{answer if result.answer else 'the answer'}, {behind},"
+        subject = f"{answer if result.answer else 'the answer'}, {behind},"
         if value(result, change) == "0":
-            return f"{who} stays there"
-        return f"{who} {'falls back' if change < 0 else 'gains'} by {size}"
+            return f"{subject} stays there"
+        return f"{subject} {'falls back' if change < 0 else 'gains'} by {size}"
     if value(result, change) == "0":
         return f"the {metric(result)} does not change"
     return f"the {metric(result)} {'falls' if change < 0 else 'rises'} by {size}"
@@ -129,8 +129,8 @@ def _beside(result: Knockout, effect: CutEffect) -> str:
     if effect.matched is None:
         return ""
     if effect.control is not None:
-        much = "as much" if effect.matched > FULL else f"{taken(effect)} as much"
-        return f" ({value(result, effect.control)} where {much} of other keys is cut at random)"
+        amount = "as much" if effect.matched > FULL else f"{taken(effect)} as much"
+        return f" ({value(result, effect.control)} where {amount} of other keys is cut at random)"
     return f"; {uncontrolled(effect)}"
 
 
@@ -165,8 +165,8 @@ def taken(effect: CutEffect) -> str:
 
 def sentence(result: Knockout, beside: bool = True) -> str:
     """Say what the pair that matters most does, with all heads cut."""
-    whole = [effect for effect in result.ranked() if effect.kind == "all"]
-    return f"{does(result, whole[0], beside)}." if whole else ""
+    cuts = [effect for effect in result.ranked() if effect.kind == "all"]
+    return f"{does(result, cuts[0], beside)}." if cuts else ""
 
 
 def measure(result: Knockout) -> str:
@@ -185,16 +185,16 @@ def measure(result: Knockout) -> str:
 
 
 def _known(result: Knockout) -> bool:
-    known = any(effect.change.joint_low is not None for effect in result.effects)
-    return known and holds("knockout: all at once", result.clusters)
+    joint = any(effect.change.joint_low is not None for effect in result.effects)
+    return joint and holds("knockout: all at once", result.clusters)
 
 
 def title(result: Knockout) -> str:
     """Of pictures and pages."""
-    what = (
+    subject = (
         "how far the prediction moves" if result.worse == 0 else f"change of the {metric(result)}"
     )
-    return f"{model_name(result.source)}: {what} without attention of rows to keys"
+    return f"{model_name(result.source)}: {subject} without attention of rows to keys"
 
 
 def said(text: str) -> str:
@@ -207,8 +207,8 @@ def axes(result: Knockout) -> tuple[list[str], list[str]]:
     order = [span.name for span in result.spans]
     names = ({pair[0] for pair in result.pairs}, {pair[1] for pair in result.pairs})
     rows, columns = (
-        sorted(some, key=lambda name: order.index(name) if name in order else len(order))
-        for some in names
+        sorted(axis, key=lambda name: order.index(name) if name in order else len(order))
+        for axis in names
     )
     return rows, columns
 
@@ -221,14 +221,14 @@ def notes(result: Knockout) -> tuple[str, ...]:
     return tuple(_notes(result))
 
 
-def _some(result: Knockout, some: Sequence[CutEffect], one: str, several: str) -> str:
+def _some(result: Knockout, cuts: Sequence[CutEffect], singular: str, plural: str) -> str:
     """So many of all cuts have something."""
     if len(result.effects) == 1:
-        return f"The cut has {one}"
-    if len(some) == len(result.effects):
-        return f"All {len(some)} cuts have {several}"
-    return f"{len(some)} of {len(result.effects)} cuts {'has' if len(some) == 1 else 'have'} " + (
-        one if len(some) == 1 else several
+        return f"The cut has {singular}"
+    if len(cuts) == len(result.effects):
+        return f"All {len(cuts)} cuts have {plural}"
+    return f"{len(cuts)} of {len(result.effects)} cuts {'has' if len(cuts) == 1 else 'have'} " + (
+        singular if len(cuts) == 1 else plural
     )
 
 
@@ -238,8 +238,8 @@ def _notes(result: Knockout) -> Iterator[str]:
     if result.clusters < LEAST:
         texts = "One text has" if result.clusters == 1 else f"{result.clusters} texts have"
         yield f"{texts} no interval: nothing is known about others; give {FEW} or more."
-    elif said := too_few(result.clusters, result.family, "changes"):
-        yield said
+    elif warning := too_few(result.clusters, result.family, "changes"):
+        yield warning
     weak = [e for e in result.effects if e.control is not None and (e.matched or 0.0) < LITTLE]
     if weak:
         least = min(weak, key=lambda effect: effect.matched or 0.0)

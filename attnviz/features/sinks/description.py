@@ -147,29 +147,29 @@ def sink_name(result: records.Sinks, head: records.HeadSink) -> str:
     token = visible(head.token)
     if result.texts == 1:
         return f"{token} ({head.position})"
-    where = f"at {head.position} in {head.at}" if 2 * head.at > result.texts else "at many places"
-    return f"{token} in {head.token_texts}, {where}"
+    place = f"at {head.position} in {head.at}" if 2 * head.at > result.texts else "at many places"
+    return f"{token} in {head.token_texts}, {place}"
 
 
 def activation_line(result: records.Sinks) -> str:
     """Return what the states have, in one line; empty where they were not seen."""
     if not result.layers:
         return ""
-    some = result.massive
-    if not some:
-        most = max(result.layers, key=lambda layer: abs(layer.value))
-        return f"no massive activation; the largest is {activation(most)}"
-    layers = f"after {counted(len(some), 'layer')} of {len(result.layers) - 1}"
-    most = max(some, key=lambda layer: abs(layer.value))
-    return f"massive activations {layers}; the largest is {activation(most)}"
+    massive = result.massive
+    if not massive:
+        largest = max(result.layers, key=lambda layer: abs(layer.value))
+        return f"no massive activation; the largest is {activation(largest)}"
+    layers = f"after {counted(len(massive), 'layer')} of {len(result.layers) - 1}"
+    largest = max(massive, key=lambda layer: abs(layer.value))
+    return f"massive activations {layers}; the largest is {activation(largest)}"
 
 
 def activation(layer: records.LayerActivation) -> str:
     """Return a value and where it is."""
-    after = "in the embeddings" if layer.layer < 0 else f"after layer {layer.layer}"
+    place_text = "in the embeddings" if layer.layer < 0 else f"after layer {layer.layer}"
     ratio = "" if layer.times is None else f", {layer.times:,.0f} times the median"
     return (
-        f"{layer.value:,.1f} {after} at {visible(layer.token)} ({layer.position}), "
+        f"{layer.value:,.1f} {place_text} at {visible(layer.token)} ({layer.position}), "
         f"dimension {layer.dimension}{ratio}"
     )
 
@@ -214,14 +214,14 @@ def finding(result: records.Sinks, name: str) -> Finding:
         Measure("output", "norm of its output against its layer's heads", "", 0, outputs),
         Measure("cost", "cost of setting its output to 0", unit, -1, costs, WITHOUT_IT),
     )
-    how = (
+    method = (
         f"The key with the most weight in all, over {result.tokens:,} tokens of "
         f"{counted(result.texts, 'text')}; more than {result.threshold:g} of a row's weight makes "
         f"it a sink. Norms are {norms(result)} of the sink against the other keys. Dormant: an "
         f"output below {result.dormant_below:g} of the mean of the layer's heads."
     )
-    said = {name: _lines(result, head) for name, head in heads.items()}
-    return Finding.of("sinks", name, "Attention sink", how, said, measures)
+    lines = {name: _lines(result, head) for name, head in heads.items()}
+    return Finding.of("sinks", name, "Attention sink", method, lines, measures)
 
 
 def _lines(result: records.Sinks, head: records.HeadSink) -> Iterator[str]:

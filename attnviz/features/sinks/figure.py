@@ -28,10 +28,10 @@ def draw(result: Sinks, dpi: float) -> Figure:
     wide_1, high_1 = size(result.layout)
     left = 0.35
     panels = 2 if result.layers else 1
-    wide = 2 * MARGIN + left + wide_1 + panels * (_GAP + _PANEL)
-    top = sheet.begin(wide) + 0.5
-    tall = min(max(high_1, _LEAST), _TALL)
-    figure = sheet.figure(top + max(high_1, tall) + 0.55 + MARGIN)
+    width = 2 * MARGIN + left + wide_1 + panels * (_GAP + _PANEL)
+    top = sheet.begin(width) + 0.5
+    height = min(max(high_1, _LEAST), _TALL)
+    figure = sheet.figure(top + max(high_1, height) + 0.55 + MARGIN)
     tiles = {
         head.head: Tile(sheet.text(tile_text(result, head)), result.rests_with(head))
         for head in result.sinks
@@ -39,24 +39,24 @@ def draw(result: Sinks, dpi: float) -> Figure:
     draw_grid(sheet.axes(MARGIN + left, top, wide_1, high_1), result.layout, tiles,
               "the key with the most weight; colour: its mean weight")  # fmt: skip
     x = MARGIN + left + wide_1 + _GAP
-    _sinks(sheet.axes(x, top, _PANEL, tall), result)
+    _sinks(sheet.axes(x, top, _PANEL, height), result)
     if result.layers:
-        _states(sheet.axes(x + _PANEL + _GAP, top, _PANEL, tall), result)
+        _states(sheet.axes(x + _PANEL + _GAP, top, _PANEL, height), result)
     return figure
 
 
 def _sinks(axes: Axes, result: Sinks) -> None:
     """Every head: the weight on its sink, and the sink's share of what is written."""
-    for dormant, color, said in ((False, COLOR, "heads"), (True, _DORMANT, "dormant heads")):
-        some = [head for head in result.heads if result.is_dormant(head) is dormant]
+    for dormant, color, label in ((False, COLOR, "heads"), (True, _DORMANT, "dormant heads")):
+        heads = [head for head in result.heads if result.is_dormant(head) is dormant]
         points = [
             (head.weight.value, head.written.value)
-            for head in some
+            for head in heads
             if head.weight.value is not None and head.written.value is not None
         ]
         if points:
             axes.plot(*zip(*points, strict=True), "o", color=color, markersize=4, alpha=0.7,
-                      label=said)  # fmt: skip
+                      label=label)  # fmt: skip
     axes.plot([0, 1], [0, 1], color=_GREY, linewidth=0.8, linestyle="dotted")
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1)
@@ -71,19 +71,19 @@ def _sinks(axes: Axes, result: Sinks) -> None:
 
 def _states(axes: Axes, result: Sinks) -> None:
     """Draw the largest activation after every layer, and the median."""
-    places = [layer.layer for layer in result.layers]
-    axes.semilogy(places, [max(abs(layer.value), 1e-6) for layer in result.layers], "o-",
+    layers = [layer.layer for layer in result.layers]
+    axes.semilogy(layers, [max(abs(layer.value), 1e-6) for layer in result.layers], "o-",
                   color=_DARK, markersize=3.5, linewidth=1, label="largest")  # fmt: skip
-    axes.semilogy(places, [max(layer.median, 1e-6) for layer in result.layers], "o-", color=_GREY,
+    axes.semilogy(layers, [max(layer.median, 1e-6) for layer in result.layers], "o-", color=_GREY,
                   markersize=3.5, linewidth=1, label="median")  # fmt: skip
-    some = [(layer.layer, abs(layer.value)) for layer in result.massive]
-    if some:
-        axes.semilogy(*zip(*some, strict=True), "o", color=_DORMANT, markersize=5, label="massive")
+    peaks = [(layer.layer, abs(layer.value)) for layer in result.massive]
+    if peaks:
+        axes.semilogy(*zip(*peaks, strict=True), "o", color=_DORMANT, markersize=5, label="massive")
     axes.axhline(MASSIVE, color=_GREY, linewidth=0.8, linestyle="dotted")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
-    some_places = places[:: tick_step(-(-len(places) // _NUMBERED))]
-    axes.set_xticks(some_places, ["emb." if place < 0 else str(place) for place in some_places])
+    ticks = layers[:: tick_step(-(-len(layers) // _NUMBERED))]
+    axes.set_xticks(ticks, ["emb." if n < 0 else str(n) for n in ticks])
     axes.set_xlabel("after layer", fontsize=7)
     axes.set_ylabel(f"magnitude of the states; dotted: {MASSIVE:g}", fontsize=7)
     axes.tick_params(labelsize=7)

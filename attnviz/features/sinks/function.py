@@ -71,10 +71,10 @@ def sinks(
     progress("texts", len(ready), len(ready))
     ablate, threshold = settings.ablate, settings.threshold
     spent = spent_on(source, ready, sums, threshold, progress) if ablate else []
-    told = list(dict.fromkeys(note for item in ready for note in notes(item)))
+    messages = list(dict.fromkeys(note for item in ready for note in notes(item)))
     few = few_groups(len(sums)) if len(sums) > 1 else None
     if min(len(measured.tokens) for measured in sums) < SINK_LENGTH:
-        told.append(
+        messages.append(
             f"Texts of fewer than {SINK_LENGTH} tokens give every head much weight on its first "
             "keys; compare with chance."
         )
@@ -86,7 +86,7 @@ def sinks(
         identity=model.identity,
         texts=len(sums),
         corpus=fingerprint(map(same_as, ready)) if len(ready) > 1 else "",
-        notes=(*told[-_TOLD:], *copies, *([few] if few else [])),
+        notes=(*messages[-_TOLD:], *copies, *([few] if few else [])),
         tokens=sum(len(measured.tokens) for measured in sums),
         norm_of=norm_of(source),
         threshold=threshold,

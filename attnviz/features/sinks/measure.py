@@ -108,11 +108,11 @@ class SinkObserver:
         sums.count += count
         if rows.sink:
             sums.learned += count - total.sum(-1)
-        none = np.full((heads, count), np.nan)
-        openness = none if rows.openness is None else to_numpy(exact(rows.openness)[0])
+        unknown = np.full((heads, count), np.nan)
+        openness = unknown if rows.openness is None else to_numpy(exact(rows.openness)[0])
         classes = self._classes[rows.start : rows.start + count]
-        for place in range(len(GATE_CLASSES)):
-            sums.gate[:, place] += openness[:, classes == place].sum(-1)
+        for number in range(len(GATE_CLASSES)):
+            sums.gate[:, number] += openness[:, classes == number].sum(-1)
         if rows.values is not None:
             xp = arrays.of(rows.values).xp
             sums.output += to_numpy(xp.linalg.norm(exact(written(rows)[0]), None, -1).sum(-1))
@@ -157,36 +157,36 @@ class Largest:
 
 def largest(states: Sequence[Array]) -> list[Largest]:
     """Of every state [1, T, D] of one text, in their order."""
-    most = []
+    peaks = []
     for state in states:
         values = to_numpy(exact(state[0]))
         size = np.abs(values)
-        place = int(size.argmax())
-        position, dimension = divmod(place, values.shape[1])
+        index = int(size.argmax())
+        position, dimension = divmod(index, values.shape[1])
         value = float(values[position, dimension])
-        most.append(
+        peaks.append(
             Largest(value, position, dimension, float(np.sort(size, None)[(size.size - 1) // 2]))
         )
-    return most
+    return peaks
 
 
 def by_layer(texts: Sequence[tuple[list[Largest], Tokens]]) -> tuple[LayerActivation, ...]:
     """Return the largest of all texts after every layer."""
     layers = []
     for number in range(len(texts[0][0])):
-        own = [states[number] for states, _ in texts]
-        text = max(range(len(own)), key=lambda n: abs(own[n].value))
-        most = own[text]
+        peaks = [states[number] for states, _ in texts]
+        text = max(range(len(peaks)), key=lambda n: abs(peaks[n].value))
+        peak = peaks[text]
         layers.append(
             LayerActivation(
                 number - 1,
-                most.value,
-                most.dimension,
-                most.position,
+                peak.value,
+                peak.dimension,
+                peak.position,
                 text,
-                texts[text][1].texts[most.position],
-                most.median,
-                sum(state.massive for state in own),
+                texts[text][1].texts[peak.position],
+                peak.median,
+                sum(state.massive for state in peaks),
             )
         )
     return tuple(layers)
@@ -216,8 +216,8 @@ def costs(source: Source, inputs: Inputs, sinks: Mapping[Head, int]) -> TextCost
     loss, ids = predicts(source), predicted(inputs).ids
     metric = Metric("loss", exact=True) if loss else HIDDEN
     trial = Trial(0, inputs, tuple(range(len(ids) - loss)), ids[1:] if loss else ())
-    whole = sweep.baseline(source, [trial], metric)
-    base = float(whole.base[0].mean()) if loss else 0.0
+    full = sweep.baseline(source, [trial], metric)
+    base = float(full.base[0].mean()) if loss else 0.0
     without: dict[Head, float] = {}
     moved: dict[Head, float] = {}
     for site, heads in _by_site(sinks).items():
@@ -225,18 +225,18 @@ def costs(source: Source, inputs: Inputs, sinks: Mapping[Head, int]) -> TextCost
         around = maps.copy()
         for head in heads:
             around[:, head.index] = _without_key(maps[:, head.index], sinks[head])
-        alone = [Group(source.layout.name(head), (head,)) for head in heads]
-        layer, others = sweep.first_layer(source, [site]), array(around)
+        single = [Group(source.layout.name(head), (head,)) for head in heads]
+        layer, patched = sweep.first_layer(source, [site]), array(around)
         values = sweep.sweep_trials(
             source,
             [trial],
             [
-                *sweep.ablations(source, alone, 1),
-                *(sweep.Intervention(layer, partial(_taking, others, head)) for head in heads),
+                *sweep.ablations(source, single, 1),
+                *(sweep.Intervention(layer, partial(_taking, patched, head)) for head in heads),
             ],
             metric,
             tokens=sweep.affordable(source, metric),
-            unchanged=whole,
+            unchanged=full,
         )
         changes = [float(of_trial.mean()) - base for (of_trial,) in values]
         without |= zip(heads, changes, strict=False)
@@ -268,10 +268,10 @@ def _maps(source: Source, inputs: Inputs, site: Site) -> Maps:
 
 def _without_key(maps: Maps, key: int) -> Maps:
     """Weights whose rows go round one key; rows with no other keep it."""
-    others = maps.copy()
-    others[..., key] = 0
-    left, whole = others.sum(-1, keepdims=True), maps.sum(-1, keepdims=True)
-    return np.where(left > 0, others * (whole / np.maximum(left, 1e-30)), maps)
+    remaining = maps.copy()
+    remaining[..., key] = 0
+    spare, total = remaining.sum(-1, keepdims=True), maps.sum(-1, keepdims=True)
+    return np.where(spare > 0, remaining * (total / np.maximum(spare, 1e-30)), maps)
 
 
 V = TypeVar("V")
@@ -299,10 +299,10 @@ def norm_of(source: Source) -> records.NormOf:
 def measured(source: Source, inputs: Inputs) -> TextSinks:
     """Where every head's attention rests on a text."""
     tokens = predicted(inputs)
-    whole = norm_of(source) == "output"
-    observer = SinkObserver(tokens, lambda site: source.output(site).weight if whole else None)
-    shown = source.start_kind is not None
-    output = source.forward([inputs], [observer], ForwardRequest(hidden=False, states=shown))
+    by_output = norm_of(source) == "output"
+    observer = SinkObserver(tokens, lambda site: source.output(site).weight if by_output else None)
+    states = source.start_kind is not None
+    output = source.forward([inputs], [observer], ForwardRequest(hidden=False, states=states))
     counts = np.bincount(classed(tokens), minlength=len(records.GATE_CLASSES))
     parts = [_figures(observer.layers[site], counts) for site in _sites(source)]
     return TextSinks(
@@ -341,13 +341,13 @@ def _figures(
     for name, gate, count in zip(_GATES, sums.gate.T, counts.tolist(), strict=True):
         figures[name] = gate / count if count else nothing
     if (norms >= 0).any():
-        some = np.maximum(norms, 0)
-        own = some[heads, places]
-        others = (some.sum(1) - own) / max(1, some.shape[1] - 1)
-        adds = (weight * some).sum(1)
+        sizes_of_keys = np.maximum(norms, 0)
+        of_sink = sizes_of_keys[heads, places]
+        elsewhere = (sizes_of_keys.sum(1) - of_sink) / max(1, sizes_of_keys.shape[1] - 1)
+        adds = (weight * sizes_of_keys).sum(1)
         with np.errstate(invalid="ignore", divide="ignore"):
-            figures["norm"] = np.where(others > 0, own / others, np.nan)
-            figures["written"] = np.where(adds > 0, weight[heads, places] * own / adds, np.nan)
+            figures["norm"] = np.where(elsewhere > 0, of_sink / elsewhere, np.nan)
+            figures["written"] = np.where(adds > 0, weight[heads, places] * of_sink / adds, np.nan)
             sizes = sums.output
             figures["output"] = sizes / sizes.mean() if sizes.mean() > 0 else nothing
     return places, figures
@@ -364,18 +364,18 @@ def sinks_of(
         }
         gates = [mean(values.pop(name)) for name in _GATES]
         places = [int(text.places[number]) for text in texts]
-        named = [text.tokens.texts[place] for text, place in zip(texts, places, strict=True)]
-        (position, at), (token, times) = _most(places), _most(named)
+        named = [text.tokens.texts[key] for text, key in zip(texts, places, strict=True)]
+        (position, in_texts), (token, times) = _most(places), _most(named)
         sinks.append(
             records.HeadSink(
                 head,
                 texts=sum(bool(value > threshold) for value in values["share"]),
                 position=position,
-                at=at,
+                at=in_texts,
                 token=token,
                 token_texts=times,
                 chance=float(np.mean(values.pop("chance"))),
-                **{name: mean(some) for name, some in values.items()},
+                **{name: mean(by_text) for name, by_text in values.items()},
                 gates=records.GateByToken(*gates)
                 if any(gate.value is not None for gate in gates)
                 else None,
@@ -388,12 +388,12 @@ def sinks_of(
 
 def mean(values: Sequence[float]) -> Interval:
     """Of texts, each counting once; those without a figure are left out."""
-    some = np.array([value for value in values if not np.isnan(value)])
-    if not len(some):
+    present = np.array([value for value in values if not np.isnan(value)])
+    if not len(present):
         return Interval(None)
     sums = ClusterSums(())
-    sums.add(some, np.ones(len(some), np.int64))
-    value, half = float(some.mean()), float(sums.half())
+    sums.add(present, np.ones(len(present), np.int64))
+    value, half = float(present.mean()), float(sums.half())
     return Interval(value) if np.isnan(half) else Interval(value, value - half, value + half)
 
 
@@ -411,8 +411,8 @@ def spent_on(
         if 2 * sum(text.figures["share"][number] > threshold for text in texts) > len(texts)
     ]
     spent = []
-    for done, (inputs, text) in enumerate(zip(ready, texts, strict=True)):
-        progress("costs", done, len(texts))
+    for count, (inputs, text) in enumerate(zip(ready, texts, strict=True)):
+        progress("costs", count, len(texts))
         places: dict[Head, int] = {head: int(text.places[number]) for number, head in heads}
         spent.append(costs(source, inputs, places))
     progress("costs", len(texts), len(texts))
@@ -425,8 +425,8 @@ def activations(texts: Sequence[TextSinks]) -> tuple[records.LayerActivation, ..
 
 
 def _cost(values: Sequence[float | None]) -> Interval | None:
-    some = [value for value in values if value is not None]
-    return mean(some) if some else None
+    present = [value for value in values if value is not None]
+    return mean(present) if present else None
 
 
 def _most(values: Sequence[V]) -> tuple[V, int]:

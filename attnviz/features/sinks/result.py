@@ -150,8 +150,8 @@ class Sinks(Renderable, Result):
 
     def rests_with(self, head: HeadSink) -> float:
         """How much weight is on a head's sink, of either kind."""
-        own = head.learned if self.rests_on_learned(head) else head.share
-        return own.value or 0.0
+        share = head.learned if self.rests_on_learned(head) else head.share
+        return share.value or 0.0
 
     def is_dormant(self, head: HeadSink) -> bool:
         """Whether a head's output is small for its layer."""
@@ -160,14 +160,14 @@ class Sinks(Renderable, Result):
     @property
     def sinks(self) -> tuple[HeadSink, ...]:
         """The heads with a sink, that with most weight on it first."""
-        some = [head for head in self.heads if self.has_sink(head)]
-        return tuple(sorted(some, key=lambda head: -self.rests_with(head)))
+        heads = [head for head in self.heads if self.has_sink(head)]
+        return tuple(sorted(heads, key=lambda head: -self.rests_with(head)))
 
     @property
     def gated(self) -> tuple[HeadSink, ...]:
         """The heads with a gate, the one first that is most shut at the first token."""
-        some = [head for head in self.heads if head.gates is not None]
-        return tuple(sorted(some, key=_opens))
+        heads = [head for head in self.heads if head.gates is not None]
+        return tuple(sorted(heads, key=_opens))
 
     @property
     def dormant(self) -> tuple[HeadSink, ...]:

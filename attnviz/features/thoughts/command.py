@@ -64,8 +64,8 @@ def thoughts(
     from attnviz.features.thoughts.result import Thoughts
 
     with output.running(Thoughts) as tell:
-        given = _given(prompt)
-        traces = given.read_all(model, seed=given.drawn(settings.seed), quiet=output.quiet)
+        chosen = _given(prompt)
+        traces = chosen.read_all(model, seed=chosen.drawn(settings.seed), quiet=output.quiet)
         result = function.thoughts(traces, progress=tell, settings=settings, model=model)
     output.deliver(result, paper.options(), table.first)
 

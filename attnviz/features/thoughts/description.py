@@ -39,8 +39,8 @@ def parts(result: Thoughts, top: int | None = None) -> Iterator[RenderableType]:
             for head in ranked
             if (value := head.kurtosis if head.excess is None else head.excess) is not None
         }
-        what = "kurtosis minus that in random order" if result.draws else "kurtosis"
-        yield Line(f"all heads: {what}", "bold")
+        label = "kurtosis minus that in random order" if result.draws else "kurtosis"
+        yield Line(f"all heads: {label}", "bold")
         yield signed_grid(result.layout, values, max(map(abs, values.values()), default=0.0), -1)
     yield Line(words.measure(result), "dim")
 
@@ -81,21 +81,21 @@ def _sentences(result: Thoughts, trace: Trace) -> Table:
         cells += [sentence.part] if tagged else []
         cells += [words.weight(read[number])]
         if result.causal:
-            feeds = ", ".join(words.number(trace, other) for other, _ in trace.feeds(number))
+            feeds = ", ".join(words.number(trace, source) for source, _ in trace.feeds(number))
             cells += [words.effect(importance[number]), feeds]
         cells += [words.anew(trace.anew[number])] if result.resampled else []
         table.add_row(*cells)
     return table
 
 
-def _heads(result: Thoughts, trace: Trace, most: int) -> Table:
+def _heads(result: Thoughts, trace: Trace, limit: int) -> Table:
     several = any(words.ends(head) for head in result.heads)
     controls = bool(result.draws)
     table = table_of(
         "head", ">kurtosis", *([">in random order"] if controls else []),
         *([">difference, 95 %"] if several else []), "reads most",
     )  # fmt: skip
-    for head in result.ranked()[:most]:
+    for head in result.ranked()[:limit]:
         read = words.top(words.on_trace(trace, head).vertical)
         name = result.layout.name(head.head) + words.MARK * bool(head.sure)
         cells = [name, words.tail(head.kurtosis)]
@@ -109,10 +109,10 @@ def _heads(result: Thoughts, trace: Trace, most: int) -> Table:
 def _heads_legend(result: Thoughts) -> str:
     scored = max(len(trace.sentences) for trace in result.traces) - result.apart
     largest = scored - 5 + 1 / (scored - 1)
-    most = f"; one sentence of {scored} apart from all others gives {largest:.1f}"
+    scale = f"; one sentence of {scored} apart from all others gives {largest:.1f}"
     sure = any(head.sure for head in result.heads)
-    told = f"; {words.MARK} surely above random order" if sure else ""
-    return f"kurtosis: of vertical scores over sentences{most}{told}"
+    mark = f"; {words.MARK} surely above random order" if sure else ""
+    return f"kurtosis: of vertical scores over sentences{scale}{mark}"
 
 
 _OF_HEADS = ("kurtosis", "control", "excess", "joint_low", "joint_high", "sure")
@@ -127,16 +127,16 @@ COLUMNS = (
 
 def rows(result: Thoughts) -> list[Row]:
     """List a row for each head, sentence and pair of sentences, from 1; None where not known."""
-    made = [_head(result, head) for head in result.heads]
+    listed = [_head(result, head) for head in result.heads]
     for number, trace in enumerate(result.traces, 1):
-        made += _sentence_rows(result, number, trace)
-        made += _pairs(result, number, trace)
-    return made
+        listed += _sentence_rows(result, number, trace)
+        listed += _pairs(result, number, trace)
+    return listed
 
 
-def _row(result: Thoughts, kind: str, head: ReceiverHead | None = None, **known: Any) -> Row:
+def _row(result: Thoughts, kind: str, head: ReceiverHead | None = None, **values: Any) -> Row:
     row: Row = {"kind": kind} | which_head(result.layout, *([head.head] if head else []))
-    return row | {name: known.get(name) for name in COLUMNS if name not in (*row, *HEAD)}
+    return row | {name: values.get(name) for name in COLUMNS if name not in (*row, *HEAD)}
 
 
 def _head(result: Thoughts, head: ReceiverHead) -> Row:
@@ -147,18 +147,18 @@ def _sentence_rows(result: Thoughts, number: int, trace: Trace) -> Iterator[Row]
     values = zip(
         trace.sentences, trace.read, trace.importance(result.apart), trace.anew, strict=True
     )
-    for place, (sentence, read, needed, anew) in enumerate(values, 1):
-        known: dict[str, Any] = {}
+    for position, (sentence, read, needed, anew) in enumerate(values, 1):
+        resampled: dict[str, Any] = {}
         if anew is not None:
-            known = {
+            resampled = {
                 "resampled": anew.effect,
                 "resampled_low": anew.joint_low,
                 "resampled_high": anew.joint_high,
             }
         yield _row(
-            result, "sentence", trace=number, sentence=place, text=sentence.text,
+            result, "sentence", trace=number, sentence=position, text=sentence.text,
             part=sentence.part, tokens=sentence.stop - sentence.start, read=read, needed=needed,
-            **known,
+            **resampled,
         )  # fmt: skip
 
 
@@ -166,19 +166,19 @@ def _pairs(result: Thoughts, number: int, trace: Trace) -> Iterator[Row]:
     effects = trace.effects
     for later in range(len(trace.sentences)):
         for earlier in range(later):
-            known: dict[str, Any] = {}
+            moved: dict[str, Any] = {}
             if trace.log_kl:
-                known = {"log_kl": trace.log_kl[later][earlier], "effect": effects[later][earlier]}
+                moved = {"log_kl": trace.log_kl[later][earlier], "effect": effects[later][earlier]}
             yield _row(
                 result, "pair", trace=number, sentence=later + 1, earlier=earlier + 1,
-                attention=trace.attention[later][earlier], **known,
+                attention=trace.attention[later][earlier], **moved,
             )  # fmt: skip
 
 
 def finding(result: Thoughts, name: str) -> Finding:
     """How far attention of a head returns to a few sentences of a trace."""
     heads = [head for head in result.heads if head.kurtosis is not None]
-    said = {result.layout.name(head.head): list(_lines(result, head)) for head in heads}
+    lines = {result.layout.name(head.head): list(_lines(result, head)) for head in heads}
     tails: dict[str, Value] = {
         result.layout.name(head.head): (head.kurtosis or 0.0, None, None) for head in heads
     }
@@ -187,7 +187,7 @@ def finding(result: Thoughts, name: str) -> Finding:
         for head in heads
         if head.excess is not None
     }
-    how = (
+    method = (
         f"{words.sentence(result)} Thought anchors: {words.measure(result)}. The control is the "
         "same sentences in random order."
     )
@@ -195,7 +195,7 @@ def finding(result: Thoughts, name: str) -> Finding:
         Measure("kurtosis", "kurtosis of vertical scores over sentences", "", -1, tails),
         Measure("beyond order", "kurtosis minus that in random order", "", -1, excess),
     ]
-    return Finding.of("thoughts", name, "Which sentences it returns to", how, said, measures)
+    return Finding.of("thoughts", name, "Which sentences it returns to", method, lines, measures)
 
 
 def _lines(result: Thoughts, head: ReceiverHead) -> Iterator[str]:
@@ -226,8 +226,8 @@ def dot(result: Thoughts) -> str:
         lines.append(f"  s{number + 1} [label={_quoted(text)}];")
     for number in range(len(trace.sentences)):
         lines += [
-            f"  s{other + 1} -> s{number + 1} [label={_quoted(words.effect(value))}];"
-            for other, value in trace.feeds(number)
+            f"  s{source + 1} -> s{number + 1} [label={_quoted(words.effect(value))}];"
+            for source, value in trace.feeds(number)
         ]
     return "\n".join([*lines, "}"]) + "\n"
 

@@ -36,8 +36,8 @@ def draw(result: Thoughts, dpi: float) -> Figure:
     names = list(map(page.text, names))
     left, bars = page.ruler.widest(names, 7) + 0.1, 1 + result.causal + bool(result.resampled)
     arcs = _ARCS if result.causal else 0.0
-    wide = 2 * MARGIN + arcs + left + bars * (_BARS + _GAP)
-    top, high = page.begin(wide) + 0.3, len(names) * _ROW
+    width = 2 * MARGIN + arcs + left + bars * (_BARS + _GAP)
+    top, high = page.begin(width) + 0.3, len(names) * _ROW
     under = len(heads) * _ROW + 0.75 if heads else 0.0
     figure = page.figure(top + high + 0.45 + under + MARGIN)
     x = MARGIN + arcs + left
@@ -57,7 +57,7 @@ def draw(result: Thoughts, dpi: float) -> Figure:
         x += _BARS + _GAP
     _bars(page.axes(x, top, _BARS, high), trace.read, "read, weight", _READ)
     if heads:
-        inside = (MARGIN + _OF_HEAD, top + high + 0.75, wide - 2 * MARGIN - _OF_HEAD)
+        inside = (MARGIN + _OF_HEAD, top + high + 0.75, width - 2 * MARGIN - _OF_HEAD)
         _kurtosis(page.axes(*inside, len(heads) * _ROW), result)
     return figure
 
@@ -66,14 +66,14 @@ def _name(axes: Axes, names: Sequence[str]) -> None:
     """Write the sentences, beside their bars."""
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.axis("off")
-    for place, name in enumerate(names):
-        axes.text(0, place, name, fontsize=7, va="center")
+    for n, name in enumerate(names):
+        axes.text(0, n, name, fontsize=7, va="center")
 
 
 def _bars(axes: Axes, values: Sequence[float | None], label: str, paint: str = "") -> None:
-    for place, value in enumerate(values):
+    for n, value in enumerate(values):
         if value is not None:
-            axes.barh(place, value, height=0.66, color=paint or (BLUE if value > 0 else ORANGE))
+            axes.barh(n, value, height=0.66, color=paint or (BLUE if value > 0 else ORANGE))
     axes.set_ylim(len(values) - 0.4, -0.6)
     axes.set_yticks([])
     axes.axvline(0, color=GREY, linewidth=0.5)
@@ -88,34 +88,34 @@ def _arcs(axes: Axes, trace: Trace) -> None:
     """From each sentence to the one that it needs most, the darker the more."""
     count = len(trace.sentences)
     pairs = [(n, *trace.feeds(n, 1)[0]) for n in range(count) if trace.feeds(n, 1)]
-    most = max((value for _, _, value in pairs), default=1.0)
+    largest = max((value for _, _, value in pairs), default=1.0)
     axes.set_xlim(-1, 0)
     axes.set_ylim(count - 0.4, -0.6)
     far = max((later - earlier for later, earlier, _ in pairs), default=1)
     for later, earlier, value in pairs:
-        apart = later - earlier
+        span = later - earlier
         axes.add_patch(
-            Arc((-0.02, (later + earlier) / 2), 1.9 * (apart / far) ** 0.5, apart, theta1=90,
-                theta2=270, color=BLUE, alpha=0.25 + 0.75 * value / most, linewidth=1)
+            Arc((-0.02, (later + earlier) / 2), 1.9 * (span / far) ** 0.5, span, theta1=90,
+                theta2=270, color=BLUE, alpha=0.25 + 0.75 * value / largest, linewidth=1)
         )  # fmt: skip
     axes.axis("off")
 
 
 def _kurtosis(axes: Axes, result: Thoughts) -> None:
     heads = result.ranked()[:_HEADS]
-    for place, head in enumerate(heads):
-        axes.barh(place, head.kurtosis or 0.0, height=0.62, color=_READ)
+    for y, head in enumerate(heads):
+        axes.barh(y, head.kurtosis or 0.0, height=0.62, color=_READ)
         if head.control is not None and head.joint_low is not None and head.joint_high is not None:
             ends = (head.control + head.joint_low, head.control + head.joint_high)
-            interval(axes, ends, place)
+            interval(axes, ends, y)
     controls = [(head.control, n) for n, head in enumerate(heads) if head.control is not None]
     if controls:
         axes.scatter(
-            [value for value, _ in controls], [place for _, place in controls], s=14, marker="o",
+            [value for value, _ in controls], [y for _, y in controls], s=14, marker="o",
             facecolor="white", edgecolor=INK, linewidths=0.8, zorder=3,
         )  # fmt: skip
     axes.axvline(0, color=GREY, linewidth=0.5)
     names = [result.layout.name(head.head) + words.MARK * bool(head.sure) for head in heads]
-    told = "; ring: sentences in random order" if controls else ""
+    ring = "; ring: sentences in random order" if controls else ""
     lines = "; lines: joint 95 %" if any(words.ends(head) for head in heads) else ""
-    name_bars(axes, names, f"kurtosis{told}{lines}")
+    name_bars(axes, names, f"kurtosis{ring}{lines}")

@@ -121,8 +121,8 @@ def run(
     try:
         for number, trace in enumerate(ready):
             progress("traces", number, len(ready))
-            how = prompts[number].generate
-            measured.append(_measured(source, trace, how, settings, number, progress))
+            generation = prompts[number].generate
+            measured.append(_measured(source, trace, generation, settings, number, progress))
         progress("traces", len(ready), len(ready))
     except KeyboardInterrupt:
         if not measured:
@@ -152,8 +152,8 @@ def run(
         for trace, figures in zip(ready, measured, strict=True)
     )
     result = replace(result, traces=traces)
-    told = list(dict.fromkeys(note for trace in ready for note in notes_of(trace.inputs)))
-    return replace(result, notes=(*told[-_TOLD:], *notes(result)))
+    messages = list(dict.fromkeys(note for trace in ready for note in notes_of(trace.inputs)))
+    return replace(result, notes=(*messages[-_TOLD:], *notes(result)))
 
 
 def _check(source: Source, settings: records.ThoughtsSettings) -> None:
@@ -190,8 +190,8 @@ def _ready(source: Source, number: int, prompt: Prompt, count: int) -> Ready:
     try:
         inputs = source.prepare(prompt)
         tokens = inputs.sides["decoder"].queries
-        own = tuple(prompt.spans or ())
-        sentences = split(tokens, own, _first(tokens, prompt)).sentences
+        names = tuple(prompt.spans or ())
+        sentences = split(tokens, names, _first(tokens, prompt)).sentences
     except InputError as error:
         if count == 1:
             raise
@@ -212,7 +212,7 @@ def _first(tokens: Tokens, prompt: Prompt) -> int:
 def _measured(
     source: Source,
     trace: Ready,
-    how: Generation | None,
+    generation: Generation | None,
     settings: records.ThoughtsSettings,
     number: int,
     progress: Progress,
@@ -232,14 +232,14 @@ def _measured(
         count = len(trace.runs) - 1
         effects = suppressed(
             source, trace.inputs, trace.runs, tokens=settings.batch_tokens,
-            told=lambda done: progress("sentences", done, count),
+            on_cuts=lambda done: progress("sentences", done, count),
         )  # fmt: skip
     anew: tuple[records.Resampled, ...] = ()
     if settings.resample:
         anew = resampled(
             source, trace.inputs, trace.sentences, settings.resample,
-            how=how, seed=(settings.seed, number),
-            told=lambda done, count: progress("sentences written anew", done, count),
+            generation=generation, seed=(settings.seed, number),
+            on_sentence=lambda done, count: progress("sentences written anew", done, count),
         )  # fmt: skip
     return Measured(means, vertical, kurtosis(vertical), control, effects, anew)
 
@@ -253,14 +253,14 @@ def _means(source: Source, inputs: Inputs, runs: Sequence[Range]) -> Floats:
 
 def _shuffled(source: Source, trace: Ready, order: NDArray[np.int64]) -> Floats:
     """[N, n, n] of the same sentences in another order; what stands around them stays."""
-    ids, runs, place = list[int](), list[Range](), 0
-    for (start, stop), other in zip(trace.runs, order, strict=True):
-        ids += trace.tokens.ids[place:start]
-        begin, end = trace.runs[other]
+    ids, runs, end_before = list[int](), list[Range](), 0
+    for (start, stop), number in zip(trace.runs, order, strict=True):
+        ids += trace.tokens.ids[end_before:start]
+        begin, end = trace.runs[number]
         runs.append((len(ids), len(ids) + end - begin))
         ids += trace.tokens.ids[begin:end]
-        place = stop
-    ids += trace.tokens.ids[place:]
+        end_before = stop
+    ids += trace.tokens.ids[end_before:]
     inputs = source.prepare(Prompt(ids=tuple(ids), special_tokens=False, max_tokens=len(ids)))
     return _means(source, inputs, runs)
 
@@ -294,6 +294,6 @@ def _trace(
 def _earlier(matrix: Floats) -> records.Matrix:
     """Return a matrix from later to earlier sentences; None elsewhere."""
     return tuple(
-        tuple(float(value) if place < number else None for place, value in enumerate(row))
+        tuple(float(value) if earlier < number else None for earlier, value in enumerate(row))
         for number, row in enumerate(matrix)
     )

@@ -82,13 +82,13 @@ def _anew(sentence: Resampled | None) -> tuple[float | None, str, bool]:
 
 def _mean(trace: Trace) -> Matrix:
     """Return the mean of the matrices of the receivers."""
-    each = [receiver.matrix for receiver in trace.receivers]
+    matrices = [receiver.matrix for receiver in trace.receivers]
     return tuple(
         tuple(
             None if cells[0] is None else sum(cell or 0.0 for cell in cells) / len(cells)
             for cells in zip(*rows, strict=True)
         )
-        for rows in zip(*each, strict=True)
+        for rows in zip(*matrices, strict=True)
     )
 
 

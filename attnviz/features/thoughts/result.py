@@ -147,8 +147,8 @@ class Trace:
     @property
     def anew(self) -> tuple[Resampled | None, ...]:
         """[n], every sentence as it was written anew; None for those of the answer."""
-        rest = len(self.sentences) - len(self.resampled)
-        return (*self.resampled, *(None,) * rest)
+        of_answer = len(self.sentences) - len(self.resampled)
+        return (*self.resampled, *(None,) * of_answer)
 
     @property
     def answer(self) -> str:
@@ -165,8 +165,8 @@ class Trace:
     def feeds(self, sentence: int, most: int = 2) -> tuple[tuple[int, float], ...]:
         """Give sentences whose suppression moves one most, beyond the mean of those before it."""
         row = self.effects[sentence] if self.log_kl else ()
-        known = [(n, value) for n, value in enumerate(row) if value is not None and value > 0]
-        return tuple(sorted(known, key=lambda pair: -pair[1])[:most])
+        positive = [(n, value) for n, value in enumerate(row) if value is not None and value > 0]
+        return tuple(sorted(positive, key=lambda pair: -pair[1])[:most])
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,8 +237,8 @@ class Thoughts(Renderable, Result):
 
     def ranked(self) -> tuple[ReceiverHead, ...]:
         """Return the heads whose kurtosis is known, the largest first."""
-        known = [head for head in self.heads if head.kurtosis is not None]
-        return tuple(sorted(known, key=lambda head: -(head.kurtosis or 0.0)))
+        measured = [head for head in self.heads if head.kurtosis is not None]
+        return tuple(sorted(measured, key=lambda head: -(head.kurtosis or 0.0)))
 
     def head(self, name: str) -> ReceiverHead:
         """Return a head by its name, such as ``2.0``; KeyError for none."""
@@ -248,10 +248,10 @@ class Thoughts(Renderable, Result):
         raise KeyError(name)
 
     def __repr__(self) -> str:
-        most = ", ".join(
+        largest = ", ".join(
             f"{self.layout.name(head.head)} {head.kurtosis:.3g}" for head in self.ranked()[:3]
         )
-        return f"<Thoughts {self.source.model}, {self.texts} traces, kurtosis: {most or 'none'}>"
+        return f"<Thoughts {self.source.model}, {self.texts} traces, kurtosis: {largest or 'none'}>"
 
 
 def _centred(row: Sequence[float | None]) -> tuple[float | None, ...]:
@@ -260,8 +260,8 @@ def _centred(row: Sequence[float | None]) -> tuple[float | None, ...]:
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    present = [value for value in values if value is not None]
+    return sum(present) / len(present) if present else None
 
 
 def _columns(rows: Sequence[Sequence[float | None]], width: int) -> list[tuple[float | None, ...]]:

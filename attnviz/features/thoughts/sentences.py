@@ -61,21 +61,21 @@ class Split:
     tagged: bool  # whether think tags were found
 
 
-def split(tokens: Tokens, own: Collection[str] = (), first: int = 0) -> Split:
+def split(tokens: Tokens, names: Collection[str] = (), first: int = 0) -> Split:
     """Return the sentences of a trace."""
     text, offsets = _text(tokens)
     thought, answer, tagged = _parts(text, offsets[first][0] if first < len(tokens) else 0)
 
-    def part(place: int) -> Part:
+    def part(character: int) -> Part:
         if not tagged:
             return "text"
-        return "thought" if thought[0] <= place < thought[1] else "answer"
+        return "thought" if thought[0] <= character < thought[1] else "answer"
 
-    spans = [span for span in tokens.spans if span.name in own]
+    spans = [span for span in tokens.spans if span.name in names]
     if spans:
         ranges = _spanned(spans)
     else:
-        pieces = [piece for whole in (thought, answer) for piece in _pieces(text, whole)]
+        pieces = [piece for stretch in (thought, answer) for piece in _pieces(text, stretch)]
         ranges = [("", *run) for run in _runs(tokens, offsets, pieces, first)]
     sentences = tuple(
         Sentence(
@@ -85,11 +85,11 @@ def split(tokens: Tokens, own: Collection[str] = (), first: int = 0) -> Split:
         for name, start, stop in ranges
     )  # fmt: skip
     if len(sentences) < 2:
-        what = "1 sentence" if sentences else "no sentence"
+        count = "1 sentence" if sentences else "no sentence"
         raise InputError(
             "the trace has {}, and nothing later could read it; give one of two or more, or name "
             "its parts with {span}",
-            what,
+            count,
             span=...,
         )
     return Split(sentences, tagged)
@@ -118,9 +118,9 @@ def _parts(text: str, first: int) -> tuple[Range, Range, bool]:
     return (first, len(text)), (len(text), len(text)), False
 
 
-def _pieces(text: str, whole: Range) -> list[Range]:
+def _pieces(text: str, stretch: Range) -> list[Range]:
     """Where the sentences of a part stand in a text."""
-    start, stop = whole
+    start, stop = stretch
     pieces: list[Range] = []
     for match in _END.finditer(text, start, stop):
         if not match[0].isspace() and _goes_on(text[start : match.end()].lstrip()):
@@ -128,13 +128,13 @@ def _pieces(text: str, whole: Range) -> list[Range]:
         pieces.append((start, match.end()))
         start = match.end()
     pieces.append((start, stop))
-    joined: list[Range] = []
+    merged: list[Range] = []
     for a, b in pieces:
         if any(map(str.isalnum, text[a:b])):
-            joined.append((a, b))
-        elif joined and text[a:b].strip():
-            joined[-1] = (joined[-1][0], b)
-    return joined
+            merged.append((a, b))
+        elif merged and text[a:b].strip():
+            merged[-1] = (merged[-1][0], b)
+    return merged
 
 
 def _goes_on(sentence: str) -> bool:
@@ -200,22 +200,22 @@ class SentenceObserver:
     def observe(self, rows: Rows) -> None:
         """Add up a block."""
         like = rows.weights[0]
-        on = arrays.of(like)
-        double = on.float64
-        if on.largest_float(like) != double:
+        lib = arrays.of(like)
+        double = lib.float64
+        if lib.largest_float(like) != double:
             like = like.cpu()
         count, width = like.shape[1:]
-        queries = on.asarray(self._members[rows.start : rows.start + count], double, like)
-        keys = on.asarray(self._members[rows.key_start : rows.key_start + width], double, like)
-        sums = queries.T @ (on.cast(like, double) @ keys)  # [H, n, n]
-        before = self._sums.get(rows.site)
-        self._sums[rows.site] = sums if before is None else before + sums
+        queries = lib.asarray(self._members[rows.start : rows.start + count], double, like)
+        keys = lib.asarray(self._members[rows.key_start : rows.key_start + width], double, like)
+        sums = queries.T @ (lib.cast(like, double) @ keys)  # [H, n, n]
+        total = self._sums.get(rows.site)
+        self._sums[rows.site] = sums if total is None else total + sums
 
     def means(self) -> Floats:
         """[N, n, n], mean weight from the tokens of one sentence (row) to those of another."""
         sizes = self._members.sum(0)
-        whole = np.concatenate([to_numpy(self._sums[site]) for site in self._sites])
-        return whole / (sizes[:, None] * sizes)
+        sums = np.concatenate([to_numpy(self._sums[site]) for site in self._sites])
+        return sums / (sizes[:, None] * sizes)
 
 
 def vertical_scores(matrices: Floats, apart: int) -> Floats:
@@ -229,12 +229,12 @@ def vertical_scores(matrices: Floats, apart: int) -> Floats:
 
 def kurtosis(scores: Floats) -> Floats:
     """Take the excess kurtosis m₄ / m₂² - 3 of scores [..., n]; NaN from fewer than LEAST."""
-    known = ~np.isnan(scores)
-    count = known.sum(-1)
-    values = np.where(known, scores, 0.0)
+    present = ~np.isnan(scores)
+    count = present.sum(-1)
+    values = np.where(present, scores, 0.0)
     size = np.maximum(count, 1)[..., None]
-    apart = np.where(known, values - values.sum(-1, keepdims=True) / size, 0.0)
-    second, fourth = ((apart**power).sum(-1) / size[..., 0] for power in (2, 4))
+    centred = np.where(present, values - values.sum(-1, keepdims=True) / size, 0.0)
+    second, fourth = ((centred**power).sum(-1) / size[..., 0] for power in (2, 4))
     differ = np.sqrt(second) > SAME * np.abs(values).max(-1)
     fine = differ & (count >= LEAST)
     return np.where(fine, fourth / np.where(fine, second, 1.0) ** 2 - 3, np.nan)
@@ -249,14 +249,14 @@ def judged(
     """Judge all heads together, by kurtoses ``tails`` and ``controls`` [traces, N] with NaN."""
     excess = _distinct(tails - controls, names)
     means, random = _means(_distinct(tails, names)), _means(_distinct(controls, names))
-    found = medians(excess)
-    low, high = found.joint_low, found.joint_high
+    typical = medians(excess)
+    low, high = typical.joint_low, typical.joint_high
     return tuple(
         ReceiverHead(
             head,
             none_if_nan(means[n]),
             none_if_nan(random[n]),
-            none_if_nan(found.center[n]),
+            none_if_nan(typical.center[n]),
             none_if_nan(low[n]),
             none_if_nan(high[n]),
             None if math.isnan(low[n]) else bool(low[n] > 0),
@@ -267,16 +267,16 @@ def judged(
 
 def reliability(tails: Floats, names: Sequence[str], seed: int) -> float | None:
     """Take kurtoses' split-half reliability: their mean correlation over heads."""
-    own = _distinct(tails, names)
-    own = own[:, ~np.isnan(own).any(0)]
-    count = len(own)
-    if count < 2 or own.shape[1] < 2:
+    distinct = _distinct(tails, names)
+    distinct = distinct[:, ~np.isnan(distinct).any(0)]
+    count = len(distinct)
+    if count < 2 or distinct.shape[1] < 2:
         return None
     draw = np.random.default_rng([seed, count])
     correlations = []
     for _ in range(HALVES):
         order = draw.permutation(count)
-        first, second = own[order[: count // 2]].mean(0), own[order[count // 2 :]].mean(0)
+        first, second = distinct[order[: count // 2]].mean(0), distinct[order[count // 2 :]].mean(0)
         if first.std() > 0 and second.std() > 0:
             correlations.append(float(np.corrcoef(first, second)[0, 1]))
     return sum(correlations) / len(correlations) if correlations else None
@@ -290,6 +290,6 @@ def _distinct(values: Floats, names: Sequence[str]) -> Floats:
 
 def _means(values: Floats) -> Floats:
     """Means over the traces that have a number; NaN where none has."""
-    known = ~np.isnan(values)
-    sums = np.where(known, values, 0.0).sum(0)
-    return sums / np.where(known.any(0), known.sum(0), np.nan)
+    present = ~np.isnan(values)
+    sums = np.where(present, values, 0.0).sum(0)
+    return sums / np.where(present.any(0), present.sum(0), np.nan)

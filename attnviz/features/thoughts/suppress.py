@@ -47,12 +47,12 @@ def suppressed(
     sentences: Sequence[Range],
     *,
     tokens: int | None = None,
-    told: Callable[[int], None] = lambda done: None,
+    on_cuts: Callable[[int], None] = lambda done: None,
 ) -> Floats:
     """[n, n], mean log KL on the sentence of the row without attention to that of the column."""
     request = ForwardRequest(hidden=False, logits=True, keep=source.continues)
-    whole = source.forward([inputs], request=request)
-    logits, done = whole.logits, 0
+    full = source.forward([inputs], request=request)
+    logits, done = full.logits, 0
     assert logits is not None
 
     def moved(changed: Output, number: int, skipped: int) -> list[float]:
@@ -62,17 +62,17 @@ def suppressed(
         far = log_kl(logits[0, start:], changed.logits[0, start - skipped :])
         return [far[begin - start : end - start].mean() for begin, end in sentences[number + 1 :]]
 
-    def tell(more: int) -> None:
+    def tell(count: int) -> None:
         nonlocal done
-        done += more
-        told(done)
+        done += count
+        on_cuts(done)
 
     cuts = [
         Intervention(None, partial(_without, source, span, inputs.length), span[1])
         for span in sentences[:-1]
     ]
     columns = sweep(
-        full_logits(source), [inputs], cuts, moved, whole,
+        full_logits(source), [inputs], cuts, moved, full,
         tokens=tokens or TOKENS, width=logits.shape[-1], on_progress=tell,
     )  # fmt: skip
     effects = np.full((len(sentences), len(sentences)), np.nan)
@@ -92,12 +92,12 @@ def _without(source: Source, sentence: Range, length: int) -> ForwardRequest:
     return ForwardRequest(cuts=cuts)
 
 
-def log_kl(whole: Array, changed: Array) -> Floats:
-    """[T], log KL(whole ‖ changed) of predictions, of logits [T, V]; natural logarithms of nats."""
-    rows = max(1, _AT_ONCE // whole.shape[1])
+def log_kl(full: Array, changed: Array) -> Floats:
+    """[T], log KL(full ‖ changed) of predictions, of logits [T, V]; natural logarithms of nats."""
+    rows = max(1, _AT_ONCE // full.shape[1])
     parts = [
-        arrays.to_numpy(values_of("kl", changed[n : n + rows], full=whole[n : n + rows]))
-        for n in range(0, len(whole), rows)
+        arrays.to_numpy(values_of("kl", changed[n : n + rows], full=full[n : n + rows]))
+        for n in range(0, len(full), rows)
     ]
     return np.log(np.maximum(np.concatenate(parts), FLOOR))
 
@@ -113,9 +113,9 @@ def resampled(
     sentences: Sequence[Sentence],
     draws: int,
     *,
-    how: Generation | None,
+    generation: Generation | None,
     seed: Sequence[int],
-    told: Callable[[int, int], None] = lambda done, count: None,
+    on_sentence: Callable[[int, int], None] = lambda done, count: None,
 ) -> tuple[Resampled, ...]:
     """Every sentence before the answer, resampled.
 
@@ -125,15 +125,15 @@ def resampled(
     count = answer_at(sentences)
     cache, (pack, unpack) = Cache(source), as_records(tuple[Continuation, ...])
     temperature, top_p = 1.0, None
-    if how is not None and not how.greedy:
-        temperature, top_p = how.temperature or 1.0, how.top_p
+    if generation is not None and not generation.greedy:
+        temperature, top_p = generation.temperature or 1.0, generation.top_p
     rows: list[tuple[Continuation, ...]] = []
     for number in range(count):
-        told(number, count)
+        on_sentence(number, count)
         about = (tokens, sentences, number, draws, Generation(1, temperature, top_p), seed)
         make = partial(_continuations, source)
         rows.append(cache.recall("a sentence of a trace written anew", about, make, pack, unpack))
-    told(count, count)
+    on_sentence(count, count)
     ids, stop = list(tokens.ids), sentences[count - 1].stop
     original = (Continuation(_log_p(source, ids[:stop], ids[stop:], _answer(sentences)), False),)
     return _judged([*rows, original])
@@ -159,7 +159,7 @@ def _continuations(
     sentences: Sequence[Sentence],
     number: int,
     draws: int,
-    how: Generation,
+    sampling: Generation,
     seed: Sequence[int],
 ) -> tuple[Continuation, ...]:
     """Return the N that begin in place of a sentence; none where nothing stands before it."""
@@ -168,22 +168,22 @@ def _continuations(
     ids = list(tokens.ids)
     if not start:
         return ()
-    made = []
+    continuations = []
     for draw in range(draws):
         (state,) = np.random.SeedSequence([*seed, number, draw]).generate_state(1)
-        generation = Generation(end - start, how.temperature, how.top_p, int(state))
-        written = _written(source, ids[:start], generation)
-        log_p = _log_p(source, ids[:start] + written, ids[end:], _answer(sentences))
-        made.append(Continuation(log_p, written[: stop - start] == ids[start:stop]))
-    return tuple(made)
+        generation = Generation(end - start, sampling.temperature, sampling.top_p, int(state))
+        new_ids = _written(source, ids[:start], generation)
+        log_p = _log_p(source, ids[:start] + new_ids, ids[end:], _answer(sentences))
+        continuations.append(Continuation(log_p, new_ids[: stop - start] == ids[start:stop]))
+    return tuple(continuations)
 
 
 def _written(source: Source, ids: Sequence[int], generation: Generation) -> list[int]:
     """Get what the model writes behind a text: to the end of its thoughts, in whole sentences."""
     prompt = Prompt(ids=tuple(ids), special_tokens=False, generate=generation)
     tokens = source.prepare(prompt).sides["decoder"].queries
-    places = takewhile(lambda place: not tokens.special[place], range(len(ids), len(tokens)))
-    texts = [tokens.texts[place] for place in places]
+    plain = takewhile(lambda n: not tokens.special[n], range(len(ids), len(tokens)))
+    texts = [tokens.texts[n] for n in plain]
     return list(tokens.ids[len(ids) : len(ids) + whole(texts)])
 
 
@@ -193,19 +193,19 @@ def whole(texts: Sequence[str]) -> int:
     All that stand before it, where no sentence ends there.
     """
     text = "".join(texts)
-    stop = min((at for tag in _CLOSING if (at := text.find(tag)) >= 0), default=len(text))
+    stop = min((index for tag in _CLOSING if (index := text.find(tag)) >= 0), default=len(text))
     inside = [n for n, end in enumerate(accumulate(map(len, texts)), 1) if end <= stop]
     ended = [n for n in inside if texts[n - 1].rstrip(_BEHIND).endswith(_ENDS)]
     return max(ended or inside, default=0)
 
 
-def _log_p(source: Source, before: list[int], rest: list[int], answer: tuple[int, int]) -> float:
+def _log_p(source: Source, context: list[int], later: list[int], answer: tuple[int, int]) -> float:
     """Return the log probability of an answer, natural logarithm."""
-    ids = [*before, *rest[: answer[1]]]
+    ids = [*context, *later[: answer[1]]]
     inputs = source.prepare(Prompt(ids=tuple(ids), special_tokens=False, max_tokens=len(ids)))
     logits = source.forward([inputs], request=ForwardRequest(hidden=False, logits=True)).logits
     assert logits is not None
-    start = len(before) + answer[0]
+    start = len(context) + answer[0]
     predictions = on_numpy.log_softmax(doubles(logits[0, start - 1 : len(ids) - 1]))
     return float(predictions[np.arange(len(ids) - start), ids[start:]].sum())
 
@@ -213,21 +213,21 @@ def _log_p(source: Source, before: list[int], rest: list[int], answer: tuple[int
 def _judged(rows: Sequence[tuple[Continuation, ...]]) -> tuple[Resampled, ...]:
     """Each row against the next, with intervals that hold together (Welch 1947; Bonferroni)."""
     values = [np.array([continuation.log_p for continuation in row]) for row in rows]
-    made = []
+    effects = []
     level = 1 - (1 - LEVEL) / (len(rows) - 1)
-    for row, own, other in zip(rows[:-1], values[:-1], values[1:], strict=True):
-        effect = float(other.mean() - own.mean()) if len(own) else None
-        half = _half(own, other, level) if len(own) >= LEAST else float("nan")
+    for row, with_it, without in zip(rows[:-1], values[:-1], values[1:], strict=True):
+        effect = float(without.mean() - with_it.mean()) if len(with_it) else None
+        half = _half(with_it, without, level) if len(with_it) >= LEAST else float("nan")
         low, high = (None, None)
         if effect is not None and not np.isnan(half):
             low, high = effect - half, effect + half
-        made.append(Resampled(row, effect, low, high))
-    return tuple(made)
+        effects.append(Resampled(row, effect, low, high))
+    return tuple(effects)
 
 
-def _half(own: Floats, other: Floats, level: float) -> float:
+def _half(a: Floats, b: Floats, level: float) -> float:
     """Half the width of the interval of a difference of means."""
-    parts = [(x.var(ddof=1) / len(x), len(x) - 1) for x in (own, other) if len(x) > 1]
+    parts = [(x.var(ddof=1) / len(x), len(x) - 1) for x in (a, b) if len(x) > 1]
     variance = sum(part for part, _ in parts)
     if not variance:
         return float("nan")

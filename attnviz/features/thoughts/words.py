@@ -26,8 +26,8 @@ def number(trace: Trace, sentence: int) -> str:
 
 def said(trace: Trace, sentence: int, cells: int = _QUOTED) -> str:
     """Return a sentence by its number and its words."""
-    own = trace.sentences[sentence]
-    return f"{number(trace, sentence)}, {quoted(shorten(own.text, cells))}"
+    entry = trace.sentences[sentence]
+    return f"{number(trace, sentence)}, {quoted(shorten(entry.text, cells))}"
 
 
 def weight(value: float | None) -> str:
@@ -70,13 +70,13 @@ def ends(head: ReceiverHead) -> str:
 
 def top(values: Sequence[float | None]) -> int | None:
     """Return the place of the largest; None where none is known."""
-    known = [(value, -place) for place, value in enumerate(values) if value is not None]
-    return -max(known)[1] if known else None
+    ranked = [(value, -n) for n, value in enumerate(values) if value is not None]
+    return -max(ranked)[1] if ranked else None
 
 
 def on_trace(trace: Trace, head: ReceiverHead) -> TraceHead:
     """Return a head on one trace."""
-    return next(known for known in trace.heads if known.head == head.head)
+    return next(entry for entry in trace.heads if entry.head == head.head)
 
 
 def sentence(result: Thoughts) -> str:
@@ -104,8 +104,8 @@ def sentence(result: Thoughts) -> str:
         parts.append(f"{'s' if parts else 'S'}entence {likelier}")
     if not parts:
         return heads
-    told = "; ".join(parts)
-    return told if told.endswith("”") else f"{told}."
+    text = "; ".join(parts)
+    return text if text.endswith("”") else f"{text}."
 
 
 def readers(result: Thoughts) -> str:
@@ -140,12 +140,12 @@ def _heads(result: Thoughts) -> str:
         )
     if said_of_none := nobody(result):
         return said_of_none
-    first, *others = result.receivers
+    first, *extra = result.receivers
     control = "" if first.control is None else f", {tail(first.control)} in random order"
     name = result.layout.name(first.head)
-    more = f" and {counted(len(others), 'more head')}" if others else ""
+    also = f" and {counted(len(extra), 'more head')}" if extra else ""
     return (
-        f"{name}{more} {'are receiver heads' if others else 'is a receiver head'}: the kurtosis of "
+        f"{name}{also} {'are receiver heads' if extra else 'is a receiver head'}: the kurtosis of "
         f"{name} is {tail(first.kurtosis)}{control}."
     )
 
@@ -167,8 +167,8 @@ def measure(result: Thoughts) -> str:
 
 def title(result: Thoughts) -> str:
     """Of pictures and pages."""
-    what = "what later sentences read and need" if result.causal else "what later sentences read"
-    return f"{model_name(result.source)}: {what}"
+    subject = "what later sentences read and need" if result.causal else "what later sentences read"
+    return f"{model_name(result.source)}: {subject}"
 
 
 def notes(result: Thoughts) -> tuple[str, ...]:
@@ -184,8 +184,8 @@ def _notes(result: Thoughts) -> Iterator[str]:
             "One trace: which heads return to few sentences, and which sentences count, may be its "
             f"own; nothing is known about others. Give {FEW} or more for intervals."
         )
-    if len(result.traces) == 1 and (said := nobody(result)):
-        yield said
+    if len(result.traces) == 1 and (nobody_text := nobody(result)):
+        yield nobody_text
     if result.resampled:
         yield from _resampled(result)
     short = [t for t in result.traces if len(t.sentences) < result.apart + LEAST]
@@ -208,8 +208,8 @@ def _resampled(result: Thoughts) -> Iterator[str]:
     anew = [row for trace in result.traces for row in trace.resampled]
     if any(not row.continuations for row in anew):
         yield "A sentence with nothing before it cannot be written anew."
-    drawn = [continuation for row in anew for continuation in row.continuations]
-    same = sum(continuation.same for continuation in drawn)
-    if same:
-        count = counted(len(drawn), "continuation")
-        yield f"Of {count}, {same:,} begin with the very sentence that they replace."
+    continuations = [continuation for row in anew for continuation in row.continuations]
+    repeats = sum(continuation.same for continuation in continuations)
+    if repeats:
+        count = counted(len(continuations), "continuation")
+        yield f"Of {count}, {repeats:,} begin with the very sentence that they replace."

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import attnviz as av
 from attnviz.captures import trials
+from attnviz.core import threads
 from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import PLAIN, ForwardRequest, Gate
@@ -21,6 +23,7 @@ from attnviz.interventions import metrics
 from attnviz.interventions.sweep import ablations, baseline, sweep_trials
 from attnviz.models.controls import FreshConfig
 from attnviz.models.demo import DEMOS
+from attnviz.scoring.observe import score_texts
 from attnviz.scoring.select import Group, every_head
 
 TEXTS = ("the keys to the cabinet are on the table", "one two three one two", "a b c a b c a")
@@ -158,7 +161,7 @@ def test_resampling_from_the_text_itself_changes_nothing(name: str) -> None:
     source = av.load(configs.get(name, name))
     batch = prepared(source)
     means = fills.Means(least=1)
-    means.add(source, batch[:1])
+    means.add(source, [batch[:1]])
     own = fills.resampled(source, batch, means.fills(fills.lengths_of(batch)))
     tested = [t for n, inputs in enumerate(batch) for t in trials.everywhere(n, inputs)]
     values = swept(source, tested, every_head(source.layout), metrics.HIDDEN, fills=own)
@@ -169,7 +172,7 @@ def test_resampling_from_the_text_itself_changes_nothing(name: str) -> None:
 def test_a_mean_over_one_text_at_every_position_changes_nothing_in_it(gpt2) -> None:
     tested = causal(gpt2, TEXTS[:1])
     means = fills.Means("positions", least=1)
-    means.add(gpt2, [tested[0].inputs])
+    means.add(gpt2, [[tested[0].inputs]])
     own = means.fills({"decoder": len(tested[0].tokens)})
     values = swept(gpt2, tested, every_head(gpt2.layout), metrics.LOSS, fills=own)
     for found in values:
@@ -190,7 +193,7 @@ def test_means_by_hand(gpt2) -> None:
     both_needed = fills.Means("positions", least=2)
     for item in batch:
         for means in (tokens, positions, both_needed):
-            means.add(gpt2, [item])
+            means.add(gpt2, [[item]])
     overall = torch.cat(rows).mean(0)
     everywhere = tokens.fills({"decoder": 9})[site]
     assert everywhere.shape[:2] == (1, 9)
@@ -291,10 +294,51 @@ def test_donors_do_not_depend_on_the_batch() -> None:
     assert first != fills.donors(range(40), equal, pools, seed=1, draw=1)
 
 
+def test_batches_side_by_side_give_the_same_bits(gpt2, monkeypatch) -> None:
+    """Of means and of scores, in their order and with no more tokens at once than asked for."""
+    light, runs, counts = gpt2.light, [], []
+    monkeypatch.setattr(type(light), "concurrent", 3)
+    batches = [[inputs] for inputs in prepared(light)]
+    side_by_side = threads.side_by_side
+
+    def counted(do, items, count):
+        counts.append(count)
+        return side_by_side(do, items, count)
+
+    monkeypatch.setattr(threads, "side_by_side", counted)
+    for count in (1, 3):
+        monkeypatch.setattr(threads, "at_once", lambda count=count: count)
+        means = fills.Means()
+        means.add(light, batches)
+        runs.append((means.to_arrays(), score_texts(light, batches)))
+    assert counts == [1, 1, 3, 3]
+    (one, scores), (other, again) = runs
+    assert scores == again
+    assert one.keys() == other.keys()
+    assert all(np.array_equal(one[name], other[name]) for name in one)
+    assert score_texts(light, batches, 2 * max(x.length for (x,) in batches)) == scores
+    assert counts[-1] == 2
+
+
+def test_how_near_fills_are_is_measured_with_one_thread(gpt2, monkeypatch) -> None:
+    """Threads wait for each other in products of a few rows, and may decide their last bits."""
+    counts, nearest = set(), measure._to_nearest
+
+    def noted(*rows):
+        pools = threadpool_info()
+        counts.update(pool["num_threads"] for pool in pools if pool["user_api"] == "blas")
+        return nearest(*rows)
+
+    monkeypatch.setattr(measure, "_to_nearest", noted)
+    with threadpool_limits(2, "blas"):
+        av.ablate(TEXTS, model=gpt2, select="0.0", method="zero")
+    assert counts == {1}
+
+
 def test_a_donor_that_is_too_short_leaves_the_mean(gpt2) -> None:
     long, short = prepared(gpt2, (TEXTS[0], "one two"))
     means = fills.Means("tokens")
-    means.add(gpt2, [short])
+    means.add(gpt2, [[short]])
     mean = means.fills(fills.lengths_of([long]))
     (site, *_) = gpt2.layout.sites
     kept = fills.HeadOutputs([site])

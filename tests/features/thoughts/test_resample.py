@@ -111,22 +111,22 @@ def test_it_goes_on_where_it_was_interrupted(model: Any, tmp_path: Path, monkeyp
 
     monkeypatch.setattr(suppress, "_continuations", counted)
     with pytest.raises(KeyboardInterrupt):
-        resampled(model, inputs, split, 2, how=None, seed=(0, 0))
+        resampled(model, inputs, split, 2, generation=None, seed=(0, 0))
     made.append(-1)
-    whole_run = resampled(model, inputs, split, 2, how=None, seed=(0, 0))
+    whole_run = resampled(model, inputs, split, 2, generation=None, seed=(0, 0))
     assert made == [0, -1, 1], "the first sentence is not written again"
     monkeypatch.setenv("ATTNVIZ_CACHE", "off")
-    assert resampled(model, inputs, split, 2, how=None, seed=(0, 0)) == whole_run
+    assert resampled(model, inputs, split, 2, generation=None, seed=(0, 0)) == whole_run
 
 
 def test_the_manner_of_the_trace_is_that_of_its_continuations(model: Any) -> None:
     inputs = model.prepare(Prompt(TEXT))
     split = av.thoughts(TEXT, model=model, draws=0, suppress=False).traces[0].sentences
     cold = Generation(1, temperature=0.01)
-    rows = resampled(model, inputs, split, 2, how=cold, seed=(0, 0))
+    rows = resampled(model, inputs, split, 2, generation=cold, seed=(0, 0))
     (only,) = {one.log_p for one in rows[1].continuations}
-    warm = resampled(model, inputs, split, 2, how=Generation(1), seed=(0, 0))
-    assert warm == resampled(model, inputs, split, 2, how=None, seed=(0, 0))
+    warm = resampled(model, inputs, split, 2, generation=Generation(1), seed=(0, 0))
+    assert warm == resampled(model, inputs, split, 2, generation=None, seed=(0, 0))
     assert {one.log_p for one in warm[1].continuations} != {only}
     assert rows[1].joint_low is None, "continuations that are all the same have no interval"
 
