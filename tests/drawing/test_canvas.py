@@ -25,16 +25,7 @@ from attnviz.core.media import Picture, patch_grid
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.tokens import Sides, Tokens
-from attnviz.drawing import canvas, terminal
-from attnviz.drawing.console import (
-    FIRST_ROWS,
-    MOST_LINES,
-    MOST_ROWS,
-    Tile,
-    TileGrid,
-    every_few,
-    rows_shown,
-)
+from attnviz.drawing import canvas, console, terminal
 from attnviz.drawing.figure import heatmap_figure
 from attnviz.drawing.grid import SignedGrid, heads_grid, signed
 from attnviz.drawing.overlay import box, scaled, tinted
@@ -181,8 +172,8 @@ def test_layers_without_anything_are_left_out_of_a_folded_grid() -> None:
     known = {head: value for head, value in values(32, 32).items() if head.layer in (4, 30)}
     lines = groups(printed(SignedGrid(Layout({"decoder": (32,) * 32}), known, 5.0, -1), 100))
     assert [list(some) for some, _, _ in lines] == [[4], [30]]
-    tiles = {head: Tile("one", abs(value)) for head, value in known.items()}
-    lines = groups(printed(TileGrid(Layout({"decoder": (32,) * 32}), tiles), 100))
+    tiles = {head: console.Tile("one", abs(value)) for head, value in known.items()}
+    lines = groups(printed(console.TileGrid(Layout({"decoder": (32,) * 32}), tiles), 100))
     assert [(list(some), len(named) + more) for some, named, more in lines] == [
         ([4], 32),
         ([30], 32),
@@ -193,7 +184,7 @@ def test_layers_without_anything_are_left_out_of_a_folded_grid() -> None:
 def test_folded_roles_have_what_heads_do_first(width: int) -> None:
     found = report({"decoder": (64,) * 80})
     text = printed(heads_grid(found), width)
-    assert len(text.splitlines()) <= MOST_LINES
+    assert len(text.splitlines()) <= console.MOST_LINES
     roles = {one.head.name: one.roles[0] for one in found.heads if one.roles}
     lines = groups(text)
     assert sum(len(named) + more for _, named, more in lines) == len(roles)
@@ -211,16 +202,17 @@ def test_32_by_32_roles_stand_in_one_grid_where_there_is_room() -> None:
 
 
 def test_tables_show_all_that_can_be_read() -> None:
-    assert [rows_shown(n) for n in (0, 144, MOST_ROWS)] == [0, 144, MOST_ROWS]
-    assert rows_shown(MOST_ROWS + 1) == FIRST_ROWS
-    assert rows_shown(5120, 1000) == 1000
-    assert rows_shown(12, 40) == 12
+    for count in (0, 144, console.MOST_ROWS):
+        assert console.rows_shown(count) == count
+    assert console.rows_shown(console.MOST_ROWS + 1) == console.FIRST_ROWS
+    assert console.rows_shown(5120, 1000) == 1000
+    assert console.rows_shown(12, 40) == 12
 
 
 def test_of_many_layers_every_few_and_the_last() -> None:
-    assert list(every_few(range(33))) == list(range(33))
-    assert list(every_few(range(81))) == list(range(2, 81, 3))
-    assert list(every_few(range(127)))[-1] == 126
+    assert list(console.every_few(range(33))) == list(range(33))
+    assert list(console.every_few(range(81))) == list(range(2, 81, 3))
+    assert list(console.every_few(range(127)))[-1] == 126
 
 
 Image = pytest.importorskip("PIL.Image")

@@ -30,6 +30,7 @@ from attnviz.features.export.pictures import Job, Written, make
 from attnviz.features.export.plan import Folder
 from attnviz.models.controls import FreshConfig
 from tests import forking
+from tests.features.export.test_export import manifest as lines_of
 
 pytestmark = pytest.mark.slow
 
@@ -134,10 +135,6 @@ def assert_whole(out: Path, expected: dict[str, str]) -> None:
                 assert all(json.loads(line)["sha256"] for line in lines)
             else:
                 assert digest == expected[name], f"{name} is torn"
-
-
-def lines_of(out: Path) -> list[dict]:
-    return [json.loads(line) for line in (out / "manifest.jsonl").read_text().splitlines()]
 
 
 def test_the_undisturbed_run_is_proven_by_its_manifest(undisturbed: Path) -> None:

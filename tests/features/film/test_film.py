@@ -23,23 +23,12 @@ from attnviz.core.heads import Head, Site
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError
-from attnviz.features.film import description, steps
+from attnviz.features.film import description, steps, summary
 from attnviz.features.film.description import clearest, headline, spans, title
 from attnviz.features.film.function import read_film
 from attnviz.features.film.measure import in_context
 from attnviz.features.film.result import Film
 from attnviz.features.film.steps import series
-from attnviz.features.film.summary import (
-    apart,
-    drawn,
-    jitter,
-    jittered,
-    passed,
-    shifted,
-    unpacked,
-    weights,
-    when,
-)
 from tests import ROOT, mostly_slow
 from tests.reference_scores import score as reference
 from tests.viewing import Opened, opened
@@ -56,7 +45,7 @@ class TestPassed:
             [np.nan, 0.0, 0.0, 1.0, 1.0],
             [np.nan] * 5,
         ]
-        assert passed(np.array(curves)).tolist() == [3, 4, 1, 0, 0, 3, 0]
+        assert summary.passed(np.array(curves)).tolist() == [3, 4, 1, 0, 0, 3, 0]
 
     def test_against_a_plain_loop(self) -> None:
         rng = np.random.default_rng(0)
@@ -64,7 +53,7 @@ class TestPassed:
             top = int(curve.argmax())
             middle = (curve[: top + 1].min() + curve[top]) / 2
             rises = [s for s in range(1, top + 1) if curve[s - 1] < middle <= curve[s]]
-            assert passed(curve[None])[0] == (rises[-1] if rises else 0)
+            assert summary.passed(curve[None])[0] == (rises[-1] if rises else 0)
 
 
 def simulated(
@@ -77,10 +66,10 @@ def simulated(
     rows = rng.integers(3, 20, 30)
     a = (texts + rng.normal(0, size, 24)[:, None]) * rows
     curve = a.sum(1) / rows.sum()
-    draws = drawn(a, np.broadcast_to(rows, a.shape), rng.poisson(1, (400, 30)).astype(float))
+    draws = summary.drawn(a, np.broadcast_to(rows, a.shape), 1.0 * rng.poisson(1, (400, 30)))
     if noisy:
-        draws = jittered(draws, curve, (0, int(rng.integers(1 << 30))))
-    return int(passed(curve[None])[0]), passed(draws)
+        draws = summary.jittered(draws, curve, (0, int(rng.integers(1 << 30))))
+    return int(summary.passed(curve[None])[0]), summary.passed(draws)
 
 
 class TestJitter:
@@ -89,9 +78,9 @@ class TestJitter:
     def test_it_is_the_deviation_of_what_neighbours_do(self) -> None:
         rng = np.random.default_rng(3)
         line = np.linspace(0, 5, 4000)
-        assert jitter(line) == pytest.approx(0, abs=1e-12)
-        assert jitter(line + rng.normal(0, 0.08, 4000)) == pytest.approx(0.08, rel=0.05)
-        assert jitter(line[:5] + rng.normal(0, 0.08, 5)) == 0  # too few to tell
+        assert summary.jitter(line) == pytest.approx(0, abs=1e-12)
+        assert summary.jitter(line + rng.normal(0, 0.08, 4000)) == pytest.approx(0.08, rel=0.05)
+        assert summary.jitter(line[:5] + rng.normal(0, 0.08, 5)) == 0  # too few to tell
 
     def test_intervals_of_steps_hold_where_checkpoints_jump(self) -> None:
         held = {}
@@ -101,7 +90,7 @@ class TestJitter:
                 middle = 8 + 4 * rng.random()
                 index, draws = simulated(rng, middle, 0.08, noisy=noisy)
                 if index:
-                    found = when(index, draws, steps, texts=30)
+                    found = summary.when(index, draws, steps, texts=30)
                     inside.append(found.low <= middle <= found.high)
             held[noisy] = np.mean(inside)
         assert held[True] >= 0.92
@@ -113,7 +102,7 @@ class TestJitter:
             middle = 8 + 4 * rng.random()
             events = sorted((simulated(rng, middle, 0.08, noisy=True) for _ in range(2)),
                             key=lambda one: one[0])  # fmt: skip
-            low, _, _ = apart(events[0][1], events[1][1], range(24), texts=30)
+            low, _, _ = summary.apart(events[0][1], events[1][1], range(24), texts=30)
             named += low > 0
         assert named / 60 <= 0.05
 
@@ -123,7 +112,7 @@ class TestDraws:
         rng = np.random.default_rng(1)
         a, b = rng.random((3, 7)), rng.integers(0, 5, (3, 7))
         often = rng.integers(0, 3, (4, 7)).astype(float)
-        found = drawn(a, b, often)
+        found = summary.drawn(a, b, often)
         for r in range(4):
             for s in range(3):
                 texts = np.repeat(np.arange(7), often[r].astype(int))
@@ -131,18 +120,18 @@ class TestDraws:
 
     def test_intervals_of_steps_begin_at_the_checkpoint_before(self) -> None:
         steps = (0, 100, 200, 300, 400)
-        at = when(2, np.full(1000, 2), steps, texts=50)
+        at = summary.when(2, np.full(1000, 2), steps, texts=50)
         assert (at.step, at.low, at.high) == (200, 100, 200)
         mixed = np.repeat([1, 2, 3], [100, 800, 100])
-        at = when(2, mixed, steps, texts=50)
+        at = summary.when(2, mixed, steps, texts=50)
         assert (at.low, at.high) == (0, 300)
-        assert when(2, mixed, steps, texts=4).low is None
+        assert summary.when(2, mixed, steps, texts=4).low is None
 
     def test_events_between_the_same_checkpoints_are_in_no_order(self) -> None:
         steps = (0, 100, 200, 300)
-        low, high, share = apart(np.full(1000, 1), np.full(1000, 3), steps, texts=50)
+        low, high, share = summary.apart(np.full(1000, 1), np.full(1000, 3), steps, texts=50)
         assert (low, high, share) == (100, 300, 1.0)
-        low, high, share = apart(np.full(1000, 2), np.full(1000, 2), steps, texts=50)
+        low, high, share = summary.apart(np.full(1000, 2), np.full(1000, 2), steps, texts=50)
         assert (low, high, share) == (-100, 100, 0.0)
 
     def test_intervals_hold_as_often_as_they_say(self) -> None:
@@ -155,9 +144,9 @@ class TestDraws:
             starts = rng.normal(0.5, 0.15, 40)  # where each text's own rise has its middle
             a = 1 / (1 + np.exp(-(slopes[:, None] - starts) * 25))
             rows = np.ones(a.shape, np.int64)
-            index = int(passed(a.mean(1)[None])[0])
-            often = weights([f"{sample}/{n}" for n in range(40)], 0)
-            at = when(index, passed(drawn(a, rows, often)), steps, 40)
+            index = int(summary.passed(a.mean(1)[None])[0])
+            often = summary.weights([f"{sample}/{n}" for n in range(40)], 0)
+            at = summary.when(index, summary.passed(summary.drawn(a, rows, often)), steps, 40)
             assert at.low is not None
             assert at.high is not None
             held += at.low <= 500 <= at.high
@@ -165,10 +154,10 @@ class TestDraws:
 
     def test_shifts(self) -> None:
         draws = np.stack([np.zeros(1000), np.linspace(0, 1, 1000)], 1)
-        low, high = shifted(draws, 0, 1, 50)
+        low, high = summary.shifted(draws, 0, 1, 50)
         assert low == pytest.approx(0.025, abs=1e-3)
         assert high == pytest.approx(0.975, abs=1e-3)
-        assert shifted(draws, 0, 1, 4) == (None, None)
+        assert summary.shifted(draws, 0, 1, 4) == (None, None)
 
 
 class TestInContext:
@@ -353,7 +342,7 @@ class TestMeasured:
         assert short.loss.half[-1] == pytest.approx(t.ppf(0.975, len(means) - 1) * error, abs=2e-4)
 
     def test_maps_of_the_first_text_are_kept(self, run: Path, short: Film) -> None:
-        maps = unpacked(short)
+        maps = summary.unpacked(short)
         assert maps is not None
         assert maps.shape == (len(short.steps), 2, 24, 24)
         own = av.capture(
@@ -361,7 +350,7 @@ class TestMeasured:
         )
         (_, last) = own.maps.values()
         assert np.abs(maps[-1, 1] / 255 - last[0, :24, :24]).max() <= 0.5 / 255 + 1e-6
-        assert unpacked(filmed(run, map_tokens=0, limit=6, scores=("previous",))) is None
+        assert summary.unpacked(filmed(run, map_tokens=0, limit=6, scores=("previous",))) is None
 
     def test_probe_and_ablation_and_a_treebank(self, tmp_path: Path) -> None:
         for step in (1, 2):
@@ -522,7 +511,7 @@ class TestPage:
             look.keyboard.press("ArrowDown")
         for _ in range(4):
             look.keyboard.press("ArrowRight")
-        maps = unpacked(two)
+        maps = summary.unpacked(two)
         assert maps is not None
         head = next(n for n, h in enumerate(two.heads) if h.head == clearest(two).head)
         weight = round(maps[-1, head, 5, 4] / 255, 3)
