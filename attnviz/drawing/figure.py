@@ -108,11 +108,12 @@ def overlay_figure(
     )
 
 
-def heads_figure(report: ScoredHeads, format: str = "png", *, dpi: float = Style().dpi) -> Any:
+def heads_figure(report: ScoredHeads, format: str = "png") -> Any:
     """Draw the layer × head grid by roles, paler for less, one a kind of attention; with counts."""
     check_drawn(format)
     from attnviz.drawing import grid_figure as figure_heads
 
+    dpi = Style().dpi
     if is_plain(format):
         figure: Any = figure_heads.build(report, dpi)
         return figure.png()

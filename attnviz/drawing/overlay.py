@@ -33,7 +33,7 @@ _LUMA = (0.299, 0.587, 0.114)
 
 
 def tinted(picture: Picture, weights: Map, palette: str) -> Pixels:
-    """Tint every patch of a picture by its place on the colour scale, ``shown`` [rows, columns]."""
+    """Tint every patch of a picture by its ``weights`` [rows, columns] on the colour scale."""
     height, width = picture.pixels.shape[:2]
     grey = picture.pixels @ np.array(_LUMA) * DIMMED
     levels = weights[np.ix_(_cells(height, picture.rows), _cells(width, picture.columns))]
@@ -60,7 +60,7 @@ def box(picture: Picture, row: int, column: int) -> tuple[int, int, int, int]:
 
 
 def shrunk(pixels: NDArray[Any], height: int, width: int) -> NDArray[Any]:
-    """Means over blocks, [high, wide, 3]; pixels repeat where there are too few."""
+    """Means over blocks, [height, width, 3]; pixels repeat where there are too few."""
     for axis, size in ((0, height), (1, width)):
         length = pixels.shape[axis]
         starts = np.arange(size) * length // size

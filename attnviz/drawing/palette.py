@@ -95,7 +95,7 @@ def rgb(color: str) -> RGB:
 
 
 def mix(color: str, target: str, share: float) -> str:
-    """``color`` with a ``share`` (0..1) of ``other`` mixed in."""
+    """``color`` with a ``share`` (0..1) of ``target`` mixed in."""
     share = min(max(share, 0.0), 1.0)
     parts = (round(a + (b - a) * share) for a, b in zip(rgb(color), rgb(target), strict=True))
     return "#" + "".join(f"{part:02x}" for part in parts)

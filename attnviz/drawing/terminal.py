@@ -53,11 +53,9 @@ def heads_table(
     return HeadsTable(report, chosen, score)
 
 
-def heads_cells(
-    report: ScoredHeads, heads: Sequence[HeadScores] | None = None
-) -> tuple[list[str], list[list[str]]]:
+def heads_cells(report: ScoredHeads) -> tuple[list[str], list[list[str]]]:
     """Give the same evidence as plain texts: the titles of columns that say something, and rows."""
-    table = heads_table(report, heads)
+    table = heads_table(report)
     rows = [[cell.plain for cell in table.row(scores)] for scores in table.heads]
     columns = [n for n in range(len(_COLUMNS)) if any(row[n] for row in rows)]
     return [_COLUMNS[p][0] for p in columns], [[row[p] for p in columns] for row in rows]

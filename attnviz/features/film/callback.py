@@ -10,7 +10,7 @@ from transformers import TrainerCallback
 
 from attnviz.core.interface import interface
 from attnviz.errors import UsageError
-from attnviz.features.film.reported import trackers
+from attnviz.features.film.log_pictures import trackers
 from attnviz.features.film.track import SCORED, Tracker, checked_settings, folder_for, warned
 
 

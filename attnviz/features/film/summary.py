@@ -108,7 +108,7 @@ def apart(
 ) -> tuple[int | None, int | None, float | None]:
     """How many steps lie between two events: the interval, and how often they come in this order.
 
-    ``first`` [R], where the first passed in every draw; ``then`` the other.
+    ``first`` [R], where the first passed in every draw; ``second`` the other.
     """
     if texts < clusters.LEAST:
         return None, None, None

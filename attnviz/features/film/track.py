@@ -28,8 +28,8 @@ from attnviz.errors import (
     system_errors,
 )
 from attnviz.features.film import steps
+from attnviz.features.film.log_pictures import named, report
 from attnviz.features.film.measure import Prepared, measure, prepare
-from attnviz.features.film.reported import named, report
 from attnviz.features.film.result import MAP_TOKENS, FilmSettings
 from attnviz.features.film.steps import MeasuredStep
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -158,9 +159,7 @@ def _stored(files: tuple[Path, ...]) -> tuple[dict[str, int], int, int]:
         with safe_open(path, framework="np") as file:
             for key in file.keys():  # noqa: SIM118 (no dict)
                 tensor = file.get_slice(key)
-                count = 1
-                for length in tensor.get_shape():
-                    count *= length
+                count = math.prod(tensor.get_shape())
                 kind = tensor.get_dtype()
                 sizes[_NAMES.get(kind, kind)] += count * _BYTES.get(kind, 1)
                 numbers += count

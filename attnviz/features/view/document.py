@@ -24,7 +24,7 @@ from attnviz.drawing.grid import KIND_TITLES, SCHEMES, minus
 from attnviz.drawing.labels import counted, head_phrase, head_title, origin, percent, visible
 from attnviz.errors import UsageError
 from attnviz.features.profile.result import Alike
-from attnviz.features.view.scene import Packed, cells, deflated, pack, pack_terms, rounded, scene
+from attnviz.features.view.encoding import Packed, cells, deflated, pack, pack_terms, rounded, scene
 from attnviz.scoring.merged import GOES_ON, word_starts
 from attnviz.scoring.roles import ANNOTATED, FEW_ROWS, MIN_ROWS, SHOWN, drawn
 from attnviz.scoring.scores import SCORES

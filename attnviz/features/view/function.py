@@ -96,7 +96,7 @@ def alone(text: Input | Iterable[Input], model: ModelSettings, settings: ViewSet
 
 
 def check_long(inputs: Inputs, options: Mapping[str, object]) -> None:
-    """Refuse what needs whole maps, UsageError; ``others`` are parameters by name."""
+    """Refuse what needs whole maps, UsageError; ``options`` are parameters by name."""
     for name, value in options.items():
         if value is not None:
             if not is_long(inputs):

@@ -26,7 +26,7 @@ from attnviz.drawing.html import paragraphs, table
 from attnviz.drawing.labels import counted, head_phrase, model_name, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, ramp
 from attnviz.drawing.shades import binned
-from attnviz.features.view.scene import least_bytes, most_bytes, packed_bytes, terms_bytes
+from attnviz.features.view.encoding import least_bytes, most_bytes, packed_bytes, terms_bytes
 from attnviz.web.page import parts, result_page
 
 _MOST = 144  # heads that are drawn

@@ -20,8 +20,8 @@ import pytest
 
 import attnviz as av
 from attnviz.cli import main
+from attnviz.features.view.encoding import pack
 from attnviz.features.view.page import estimate
-from attnviz.features.view.scene import pack
 from attnviz.models import pretrained
 from attnviz.models.controls import FreshConfig
 from attnviz.web.page import assemble

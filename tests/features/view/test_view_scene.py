@@ -23,7 +23,7 @@ from attnviz.core.tokens import Sides, Tokens
 from attnviz.drawing.overlay import tinted
 from attnviz.drawing.palette import ramp, rgb
 from attnviz.features.view import page as viewer
-from attnviz.features.view.scene import LONGEST, cells, scene
+from attnviz.features.view.encoding import LONGEST, cells, scene
 from tests.features.view.test_view_page import geometry, hover, near
 from tests.viewing import Opened, accessible, made, opened, softmax, write_page
 

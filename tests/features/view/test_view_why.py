@@ -17,7 +17,7 @@ from attnviz.core.reasons import HeadTerms
 from attnviz.core.tokens import Tokens
 from attnviz.errors import UsageError
 from attnviz.features.view import page as viewer
-from attnviz.features.view.scene import pack_terms, terms_bytes
+from attnviz.features.view.encoding import pack_terms, terms_bytes
 from tests.features.view.test_view_page import hover
 from tests.features.view.test_view_who import holds
 from tests.models.tiny import LONG, build

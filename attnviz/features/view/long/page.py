@@ -17,8 +17,8 @@ from attnviz.core.provenance import Made
 from attnviz.drawing.html import paragraphs, table
 from attnviz.drawing.labels import counted, head_phrase, head_title, model_name, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
+from attnviz.features.view.encoding import deflated
 from attnviz.features.view.page import by_layer, maps_svg
-from attnviz.features.view.scene import deflated
 from attnviz.web.page import result_page
 
 _STEPS = 255

@@ -1,11 +1,9 @@
-"""What tokens stand in, for the page: a picture with its patches, or the waveform of a sound.
+"""What a page holds of a text beside words: pictures, sounds and attention maps, in few bytes.
 
-Attention maps in few bytes: quantized weights, triangles where a mask is causal, deflated.
-
-A weight w of a head whose largest weight is m becomes the whole number q = round(n sqrt(w / m)),
-with n = 255 or 65535, and is read back as m (q / n)^2. The square root spends the steps where most
-weights are: with 8 bits a weight of 1 is off by at most 0.004, one of 0.005 by at most 0.0003, and
-zero stays zero.
+Maps are quantized weights, triangles where a mask is causal, deflated. A weight w of a head whose
+largest weight is m becomes the whole number q = round(n sqrt(w / m)), with n = 255 or 65535, and is
+read back as m (q / n)^2. The square root spends the steps where most weights are: with 8 bits a
+weight of 1 is off by at most 0.004, one of 0.005 by at most 0.0003, and zero stays zero.
 """
 
 from __future__ import annotations
