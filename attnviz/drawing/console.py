@@ -181,21 +181,17 @@ class Tile:
     strength: float  # of its colour, up to 1; from 0 downwards there is none
 
 
-class TileGrid:
-    """A renderable: layers downwards, heads across; heads without a tile are a dim dot."""
+@renderable
+def tile_grid(
+    console: Console, options: ConsoleOptions, layout: Layout, tiles: Mapping[Head, Tile]
+) -> RenderResult:
+    """Draw layers downwards, heads across; heads without a tile are a dim dot."""
 
-    def __init__(self, layout: Layout, tiles: Mapping[Head, Tile]) -> None:
-        self.layout, self.tiles = layout, tiles
+    def tile(head: Head) -> Text:
+        return _drawn(tiles.get(head), coloured(console), options.ascii_only)
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        """Draw for this console."""
-
-        def tile(head: Head) -> Text:
-            return _drawn(self.tiles.get(head), coloured(console), options.ascii_only)
-
-        strengths = {head: tile.strength for head, tile in self.tiles.items()}
-        kind = self.layout.kinds[0]
-        yield from head_tiles(options, self.layout, kind, tile, strengths, "something to show")
+    strengths = {head: tile.strength for head, tile in tiles.items()}
+    return head_tiles(options, layout, layout.kinds[0], tile, strengths, "something to show")
 
 
 def _drawn(tile: Tile | None, colors: bool, ascii_only: bool) -> Text:

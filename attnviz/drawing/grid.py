@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.style import Style
@@ -338,33 +337,30 @@ def minus(sentence: str) -> str:
     return _HYPHEN.sub("−", sentence)
 
 
-@dataclass(frozen=True)
-class SignedGrid:
-    """A renderable: layers downwards, heads across, each with its value."""
+@renderable
+def signed_grid(
+    console: Console, options: ConsoleOptions, layout: Layout, values: Mapping[Head, float],
+    limit: float, orange: int,
+) -> RenderResult:  # fmt: skip
+    """Draw layers downwards, heads across, each with its value, in as many bands as that needs.
 
-    layout: Layout  # which heads there are
-    # of the heads that are shown; nothing is drawn where there are none
-    values: Mapping[Head, float]
-    most: float  # the end of the colours
-    orange: int  # the sign of what is orange
+    Colours end at ``limit``, and what has the sign of ``orange`` is orange.
+    """
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        """Draw for this console, in as many bands as its width needs."""
-        for kind in self.layout.kinds if self.values else ():
-            if len(self.layout.kinds) > 1:
-                yield Text(kind, style="bold")
-            sizes = {
-                head: abs(value)
-                for head, value in self.values.items()
-                if head.site.kind == kind and signed(value, 2, _DECIMALS) != "0"
-            }
-            tile = partial(self._tile, console)
-            yield from head_tiles(options, self.layout, kind, tile, sizes, "a value")
-            yield Text("")
-
-    def _tile(self, console: Console, head: Head) -> Text:
-        value = self.values.get(head)
+    def tile(head: Head) -> Text:
+        value = values.get(head)
         if value is None:
             return Text(" " * TILE)
-        style = on_terminal(value, self.most, self.orange) if coloured(console) else Style()
+        style = on_terminal(value, limit, orange) if coloured(console) else Style()
         return Text(f"{signed(value, 2, _DECIMALS):^{TILE}}", style)
+
+    for kind in layout.kinds if values else ():
+        if len(layout.kinds) > 1:
+            yield Text(kind, style="bold")
+        sizes = {
+            head: abs(value)
+            for head, value in values.items()
+            if head.site.kind == kind and signed(value, 2, _DECIMALS) != "0"
+        }
+        yield from head_tiles(options, layout, kind, tile, sizes, "a value")
+        yield Text("")

@@ -27,7 +27,7 @@ from attnviz.core.provenance import SourceInfo
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.drawing import canvas, console, terminal
 from attnviz.drawing.figure import heatmap_figure
-from attnviz.drawing.grid import SignedGrid, heads_grid, signed
+from attnviz.drawing.grid import heads_grid, signed, signed_grid
 from attnviz.drawing.overlay import box, scaled, tinted
 from attnviz.drawing.palette import ramp, rgb
 from attnviz.drawing.style import Style
@@ -148,7 +148,7 @@ def groups(text: str) -> list[tuple[range, list[str], int]]:
 def test_folded_values_are_the_largest_of_their_layers(layers: int, heads: int) -> None:
     known = values(layers, heads)
     layout = Layout({"decoder": (heads,) * layers})
-    text = printed(SignedGrid(layout, known, 5.0, -1), 100)
+    text = printed(signed_grid(layout, known, 5.0, -1), 100)
     lines = groups(text)
     assert [layer for some, _, _ in lines for layer in some] == list(range(layers))
     assert len(lines) <= 32
@@ -163,17 +163,17 @@ def test_folded_values_are_the_largest_of_their_layers(layers: int, heads: int) 
 
 def test_a_grid_that_can_be_read_is_whole() -> None:
     known = values(24, 16)
-    text = printed(SignedGrid(Layout({"decoder": (16,) * 24}), known, 5.0, -1), 100)
+    text = printed(signed_grid(Layout({"decoder": (16,) * 24}), known, 5.0, -1), 100)
     assert "strongest" not in text
     assert len(re.findall(r"[+-]\d", text)) == len(known)
 
 
 def test_layers_without_anything_are_left_out_of_a_folded_grid() -> None:
     known = {head: value for head, value in values(32, 32).items() if head.layer in (4, 30)}
-    lines = groups(printed(SignedGrid(Layout({"decoder": (32,) * 32}), known, 5.0, -1), 100))
+    lines = groups(printed(signed_grid(Layout({"decoder": (32,) * 32}), known, 5.0, -1), 100))
     assert [list(some) for some, _, _ in lines] == [[4], [30]]
     tiles = {head: console.Tile("one", abs(value)) for head, value in known.items()}
-    lines = groups(printed(console.TileGrid(Layout({"decoder": (32,) * 32}), tiles), 100))
+    lines = groups(printed(console.tile_grid(Layout({"decoder": (32,) * 32}), tiles), 100))
     assert [(list(some), len(named) + more) for some, named, more in lines] == [
         ([4], 32),
         ([30], 32),

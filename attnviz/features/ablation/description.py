@@ -13,7 +13,7 @@ from rich.text import Text
 
 from attnviz.core.result import WITHOUT_IT, Figures, Finding, Measure, bare
 from attnviz.drawing.console import coloured, renderable, rows_shown, table_of
-from attnviz.drawing.grid import SignedGrid, on_terminal, signed
+from attnviz.drawing.grid import on_terminal, signed, signed_grid
 from attnviz.drawing.labels import percent, signs, visible
 from attnviz.drawing.tables import Row, which_head
 from attnviz.drawing.terminal import Line, user_defined_line
@@ -72,7 +72,7 @@ class EffectsGrid:
             return
         end = most(self.report)
         values = {head: effect.change for head, effect in self._alone.items()}
-        yield SignedGrid(self.report.layout, values, end, -self.report.worse)
+        yield signed_grid(self.report.layout, values, end, -self.report.worse)
         harm = "more" if self.report.worse > 0 else "less"
         end_text = f", full colour at ±{end:.2g}" if coloured(console) else ""
         said = (

@@ -14,7 +14,7 @@ from attnviz.core.heads import Head
 from attnviz.core.result import COPYING, Figures, Finding, Interval, Measure, bare
 from attnviz.drawing.console import renderable, table_of
 from attnviz.drawing.description import Column, Listing, estimate_column, head_column
-from attnviz.drawing.grid import SignedGrid
+from attnviz.drawing.grid import signed_grid
 from attnviz.drawing.labels import closing, model_name, number, percent, signs
 from attnviz.drawing.terminal import Line
 from attnviz.features.circuits.copying import FIRST
@@ -138,7 +138,7 @@ def parts(report: Circuits, top: int = 10) -> Iterator[RenderableType]:
     if report.plain:
         yield Line(copying_title(report), "bold")
         scores = {head: figure.score for head, figure in report.copying().items()}
-        yield SignedGrid(report.layout, scores, 1.0, UP)
+        yield signed_grid(report.layout, scores, 1.0, UP)
         yield Line(copying_below(report), "dim")
         yield Text("")
     if report.by_position:

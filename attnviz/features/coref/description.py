@@ -13,7 +13,7 @@ from rich.text import Text
 
 from attnviz.core.heads import Head
 from attnviz.core.result import Figures, Finding, Measure, known
-from attnviz.drawing.console import FULL, Tile, TileGrid, coloured, renderable
+from attnviz.drawing.console import FULL, Tile, coloured, renderable, tile_grid
 from attnviz.drawing.description import (
     Column,
     Listing,
@@ -108,7 +108,7 @@ def coref_grid(console: Console, options: ConsoleOptions, report: records.Coref)
     ranked = report.everything.ranked
     if not ranked:
         return
-    yield TileGrid(report.layout, coref_tiles(report))
+    yield tile_grid(report.layout, coref_tiles(report))
     end = f", full colour {100 * FULL:.0f} points above it" if coloured(console) else ""
     best = baseline_name(report, ranked[0].baseline)
     yield Text(

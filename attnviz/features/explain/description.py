@@ -10,7 +10,7 @@ from rich.text import Text
 
 from attnviz.core.heads import Head
 from attnviz.drawing.console import coloured, renderable, table_of
-from attnviz.drawing.grid import SignedGrid, on_terminal, signed
+from attnviz.drawing.grid import on_terminal, signed, signed_grid
 from attnviz.drawing.labels import (
     closing,
     counted,
@@ -362,7 +362,7 @@ def parts(
             "Votes of heads for the lead, by head and by token, in logits (blue: for the answer)",
             "bold",
         )
-        yield SignedGrid(result.layout, votes, max(map(abs, votes.values())), UP)
+        yield signed_grid(result.layout, votes, max(map(abs, votes.values())), UP)
         yield token_votes(result, _TOKENS if everything else _TOKENS_IN_SHORT)
     yield ""
     yield Line(heading(result), "bold")

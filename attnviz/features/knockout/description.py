@@ -12,7 +12,7 @@ from rich.text import Text
 from attnviz.core.result import Figures, Finding, Measure, Value
 from attnviz.drawing.console import table_of
 from attnviz.drawing.description import Column, Listing
-from attnviz.drawing.grid import SignedGrid
+from attnviz.drawing.grid import signed_grid
 from attnviz.drawing.labels import shorten, visible
 from attnviz.drawing.tables import Row, which_head
 from attnviz.drawing.terminal import Line
@@ -151,7 +151,7 @@ def _grid(result: Knockout) -> Iterator[RenderableType]:
         if len(values) > 1:
             yield Line(f"{words.pair(pair)}, cut in single heads", "bold")
             most = max(map(abs, values.values()))
-            yield SignedGrid(result.layout, values, most, -result.worse or 1)
+            yield signed_grid(result.layout, values, most, -result.worse or 1)
             return
 
 

@@ -14,7 +14,7 @@ from rich.text import Text
 from attnviz.core.result import Figures, Finding, Measure
 from attnviz.drawing.console import coloured, every_few, renderable, rows_shown, table_of
 from attnviz.drawing.description import Column, Listing, head_column, plain
-from attnviz.drawing.grid import SignedGrid, signed
+from attnviz.drawing.grid import signed, signed_grid
 from attnviz.drawing.labels import (
     closing,
     counted,
@@ -246,7 +246,7 @@ def _detail(result: Lens, position: int) -> Iterator[RenderableType]:
                                 if h.layer == cell.layer and h.index == index)  # fmt: skip
                     by_head[head] = value
         most = max(map(abs, by_head.values()), default=0.0)
-        yield SignedGrid(result.layout, by_head, most, UP)
+        yield signed_grid(result.layout, by_head, most, UP)
         yield Line(f"logits of {visible(result.token)} that each head adds to its layer's state; "
                    "blue: raises, orange: lowers", "dim")  # fmt: skip
 

@@ -18,7 +18,7 @@ from attnviz.core.result import RAISES, Figures, Finding, Interval, Measure, bar
 from attnviz.drawing.console import coloured, layers_a_line, renderable, table_of
 from attnviz.drawing.description import Column, Listing, estimate_column, interval
 from attnviz.drawing.description import percent as percent_of
-from attnviz.drawing.grid import BLUE, ORANGE, SignedGrid, on_terminal, signed
+from attnviz.drawing.grid import BLUE, ORANGE, on_terminal, signed, signed_grid
 from attnviz.drawing.labels import closing, counted, percent, quoted, signs, visible
 from attnviz.drawing.labels import listing as joined
 from attnviz.drawing.tables import HEAD, Row, which_head
@@ -202,7 +202,7 @@ def head_attributions(console: Console, options: ConsoleOptions, report: Logits)
     """Yield the grid of heads by what they add."""
     values = report.heads()
     most = max(map(abs, values.values()), default=0.0)
-    yield SignedGrid(report.layout, values, most, UP)
+    yield signed_grid(report.layout, values, most, UP)
     end = f", full colour at ±{most:.2g}" if coloured(console) else ""
     yield Line(f"logits that each head adds; blue: raises, orange: lowers{end}", "dim")
     yield Text("")

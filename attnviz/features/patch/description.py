@@ -14,7 +14,7 @@ from rich.text import Text
 from attnviz.core.heads import Head
 from attnviz.core.result import Figures, Finding, Measure
 from attnviz.drawing.console import coloured, table_of
-from attnviz.drawing.grid import SignedGrid, on_terminal, signed
+from attnviz.drawing.grid import on_terminal, signed, signed_grid
 from attnviz.drawing.labels import signs, visible
 from attnviz.drawing.tables import HEAD, Row, which_head
 from attnviz.drawing.terminal import Line, user_defined_line
@@ -88,7 +88,7 @@ class PatchGrid:
             }
             if len(alone) < 2:
                 return
-            yield SignedGrid(result.layout, alone, end, 1)
+            yield signed_grid(result.layout, alone, end, 1)
         scale = f"; full colour at {end:.2g}" if coloured(console) else ""
         said = f"share {_VERBS[direction]} ({words.TOWARDS[direction]}){scale}"
         yield Text(signs(said, options.ascii_only), "dim")

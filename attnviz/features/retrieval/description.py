@@ -11,7 +11,7 @@ from rich.table import Table
 
 from attnviz.core.heads import Head
 from attnviz.core.result import Figures, Finding, Interval, Measure, known
-from attnviz.drawing.console import Tile, TileGrid, table_of
+from attnviz.drawing.console import Tile, table_of, tile_grid
 from attnviz.drawing.description import (
     Column,
     Listing,
@@ -116,7 +116,7 @@ def parts(result: records.Retrieval, *, top: int = 10) -> Iterator[RenderableTyp
     yield Line(f"{caption}head {first}, %, by depth and tokens", "dim")
     yield cells_table(result)
     yield ""
-    yield TileGrid(result.layout, retrieval_tiles(result))
+    yield tile_grid(result.layout, retrieval_tiles(result))
     yield Line(f"{BY[result.by]}, %, on {result.held_out}; full colour at 40", "dim")
     yield ""
     yield heads_table(result, top)

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 
 from attnviz.core.heads import Head
 from attnviz.core.result import WITHOUT_IT, Figures, Finding, Interval, Measure, known
-from attnviz.drawing.console import Tile, TileGrid
+from attnviz.drawing.console import Tile, tile_grid
 from attnviz.drawing.description import (
     Column,
     Listing,
@@ -28,7 +28,7 @@ _NAME = 26
 
 def parts(result: records.Sinks, *, top: int = 12) -> Iterator[RenderableType]:
     """Show the grid, so many heads with sinks, the states, the origin."""
-    yield TileGrid(result.layout, sink_tiles(result))
+    yield tile_grid(result.layout, sink_tiles(result))
     yield Line(
         f"the key with the most weight, where it has more than {result.threshold:g}; full colour "
         "at all of the weight",

@@ -13,7 +13,7 @@ from rich.table import Table
 from attnviz.core.heads import Head
 from attnviz.core.result import Figures, Finding, Interval, Measure, Value, known
 from attnviz.core.spans import ELSEWHERE, EVERY, LAST
-from attnviz.drawing.console import Tile, TileGrid, table_of
+from attnviz.drawing.console import Tile, table_of, tile_grid
 from attnviz.drawing.description import (
     Column,
     Listing,
@@ -211,7 +211,7 @@ def parts(
     yield named_spans(result).table(fold=False)
     yield ""
     if tiles := span_tiles(result):
-        yield TileGrid(result.layout, tiles)
+        yield tile_grid(result.layout, tiles)
         yield Line(
             "the span with the largest lift; full colour where it has all of the weight", "dim"
         )

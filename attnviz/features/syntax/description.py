@@ -13,7 +13,7 @@ from rich.text import Text
 from attnviz.core.heads import Head
 from attnviz.core.result import Figures, Finding, Interval, Measure, Value
 from attnviz.corpus.gold.tally import ALL
-from attnviz.drawing.console import FULL, Tile, TileGrid, coloured, renderable, table_of
+from attnviz.drawing.console import FULL, Tile, coloured, renderable, table_of, tile_grid
 from attnviz.drawing.description import (
     Column,
     Listing,
@@ -238,7 +238,7 @@ def syntax_grid(console: Console, options: ConsoleOptions, report: records.Synta
         head: Tile(visible(role.relation), (role.margin.value or 0.0) / FULL)
         for head, role in strongest(report).items()
     }
-    yield TileGrid(report.layout, tiles)
+    yield tile_grid(report.layout, tiles)
     end = f"; full colour at {100 * FULL:.0f} points" if coloured(console) else ""
     tested = (
         f"Holm over {counted(report.asked, 'question')}"

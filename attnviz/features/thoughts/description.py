@@ -10,7 +10,7 @@ from rich.table import Table
 
 from attnviz.core.result import Figures, Finding, Measure, Value
 from attnviz.drawing.console import table_of
-from attnviz.drawing.grid import SignedGrid
+from attnviz.drawing.grid import signed_grid
 from attnviz.drawing.labels import counted, shorten, visible
 from attnviz.drawing.tables import HEAD, Row, which_head
 from attnviz.drawing.terminal import Line
@@ -41,7 +41,7 @@ def parts(result: Thoughts, top: int | None = None) -> Iterator[RenderableType]:
         }
         what = "kurtosis minus that in random order" if result.draws else "kurtosis"
         yield Line(f"all heads: {what}", "bold")
-        yield SignedGrid(result.layout, values, max(map(abs, values.values()), default=0.0), -1)
+        yield signed_grid(result.layout, values, max(map(abs, values.values()), default=0.0), -1)
     yield Line(words.measure(result), "dim")
 
 

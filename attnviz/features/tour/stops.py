@@ -14,7 +14,7 @@ from attnviz.captures.inputs import capture
 from attnviz.core.capture import Capture
 from attnviz.corpus.texts import samples
 from attnviz.drawing import terminal
-from attnviz.drawing.grid import SignedGrid, heads_grid
+from attnviz.drawing.grid import heads_grid, signed_grid
 from attnviz.drawing.terminal import Line
 from attnviz.errors import OutputError, system_errors
 from attnviz.features.explain import description
@@ -79,7 +79,7 @@ def _reason(measured: Measured) -> Iterator[RenderableType]:
     yield Line(description.said(reason))
     yield Line(description.account(reason))
     yield ""
-    yield SignedGrid(reason.layout, votes, max(map(abs, votes.values())), description.UP)
+    yield signed_grid(reason.layout, votes, max(map(abs, votes.values())), description.UP)
     yield token_votes(reason)
 
 
