@@ -93,8 +93,7 @@ def heatmap(
             screen.print(below)
     if not output.quiet:
         screen.print(terminal.closing_line(picture.capture))
-    seen_in = picture.capture
-    remarks = list(notes(seen_in.inputs, seen_in.empty_rows))
+    remarks = list(notes(picture.capture.inputs, picture.capture.empty_rows))
     if picture.among > 1:
         remarks.append(
             f"the head with the clearest evidence of {picture.among:,}; {option('select')} names "
