@@ -84,8 +84,7 @@ def attend_unchecked(
     masks = Masks(query.shape[2], key.shape[2], query, mask, padding, causal, window)
     plain = not observers and softcap is None and sinks is None and cuts is None
     if plain and not isinstance(query, np.ndarray):
-        fused = _attend_fused(query, key, value, masks, bias, scale, dropout)
-        attended = Attended(*fused)
+        attended = _attend_fused(query, key, value, masks, bias, scale, dropout)
     else:
         attended = _streamed(
             query, key, value, masks, bias, scale, softcap, sinks, dropout, cuts, gate, residual,
@@ -104,7 +103,7 @@ def _attend_fused(
     bias: Tensor | None,
     scale: float,
     dropout: float,
-) -> tuple[Tensor, Tensor | None]:
+) -> Attended:
     """Return the same result from ``scaled_dot_product_attention``, which hands out no weights."""
     from torch.nn.functional import scaled_dot_product_attention
 
@@ -132,7 +131,7 @@ def _attend_fused(
     )
     if empty is not None and empty.any():
         output = output.masked_fill(empty[..., None], 0.0)
-    return output, empty
+    return Attended(output, empty)
 
 
 def _streamed(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal, NamedTuple
 
 from attnviz.core.settings import Settings, setting
@@ -448,14 +448,8 @@ def spec_of(
         )
     names = PROJECTIONS["mla" if kind == "mla" else "other"]
     return AttentionSpec(
-        kind=kind,
-        d_model=sizes.d_model,
-        heads=sizes.heads,
-        kv_heads=sizes.kv_heads,
-        head_dim=sizes.head_dim,
+        **{**asdict(sizes), "kind": kind},
         value_dim=sizes.head_dim,
-        latent=sizes.latent,
-        rope_dim=sizes.rope_dim,
         biases=frozenset(names) if bias else frozenset(),
         causal=causal,
         window=window,

@@ -76,17 +76,12 @@ class FilesOutput(Quiet):
         """Write the files that were asked for; ``figure`` is of pictures."""
         for path in self.out or ():
             with console.noting(self.quiet):
-                if isdir(path):
-                    self._in_folder(path, result)
+                if isdir(path):  # its page, with an index of the pages there
+                    from attnviz.web.folder import keep
+
+                    keep(path, result.command.split()[0], result.save)
                 else:
                     result.save(path, **figure)
-
-    @staticmethod
-    def _in_folder(folder: Path, result: Any) -> None:
-        """Its page in a folder, with an index of the pages there."""
-        from attnviz.web.folder import keep
-
-        keep(folder, result.command.split()[0], result.save)
 
     def say_written(self) -> None:
         """Name the files that were written."""

@@ -15,14 +15,11 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attnviz.core.interface import interface
 from attnviz.core.scores import UserDefined
 from attnviz.errors import AttnvizError, InputError, Message, UsageError
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
 
 GROUP = "attnviz.scores"
 """The group of entry points that packages name their modules in."""
@@ -143,8 +140,9 @@ def _installed() -> tuple[str, ...]:
 
     points = sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value))
     for point in points:
+        package = "a package" if point.dist is None else f"the package {point.dist.name}"
         with running(
-            f"{_package(point)} names {point.value} in the entry points {GROUP}, and that",
+            f"{package} names {point.value} in the entry points {GROUP}, and that",
             Message(
                 "mend or uninstall it, or leave out all installed ones by {plugin}", plugin="none"
             ),
@@ -159,10 +157,6 @@ def _declared() -> bool:
         file for folder in sys.path for file in Path(folder or ".").glob("*-info/entry_points.txt")
     )
     return any(f"[{GROUP}]" in file.read_text("utf-8", "replace") for file in files)
-
-
-def _package(point: EntryPoint) -> str:
-    return f"the package {point.dist.name}" if point.dist is not None else "a package"
 
 
 def _load(path: Path) -> str:
