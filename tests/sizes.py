@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from importlib import import_module
 from inspect import get_annotations
@@ -18,7 +18,12 @@ from attnviz import cli
 TESTS = Path(__file__).parent
 PACKAGE = TESTS.parent / "attnviz"
 
-CEILINGS = {"modules": 510, "lines of the package": 117_809, "lines of tests": 75_040}
+CEILINGS = {
+    "modules": 510,
+    "lines of the package": 117_809,
+    "lines of tests": 75_040,
+    "vague names": 330,
+}
 """What the project may not outgrow: whoever removes lines lowers these, and nobody raises them."""
 
 WORDS = (
@@ -28,6 +33,13 @@ WORDS = (
     "ending", "Pictured", "stands", "worth", "way", "Told", "Lives", "Bow", "unanimous",
 )  # fmt: skip
 """Private words, of which modules, classes, functions and locals have none where another fits."""
+
+VAGUE = (
+    "apart", "asked", "done", "each", "every", "found", "given", "here", "it", "kept", "known",
+    "made", "most", "on", "one", "others", "own", "place", "rest", "said", "seen", "shown", "some",
+    "taken", "told", "used", "wanted", "what", "whole", "wide",
+)  # fmt: skip
+"""Words that say of no value what it is; arguments and locals are nouns of what they hold."""
 
 
 def modules() -> dict[Path, ast.Module]:
@@ -107,13 +119,13 @@ def declarations() -> Counter[str]:
     )
 
 
-def words() -> Counter[str]:
-    """How often each private word names a module, a class, a function, an argument or a local."""
+def words(listed: Sequence[str] = WORDS) -> Counter[str]:
+    """How often each word names a module, a class, a function, an argument or a local."""
     used: Counter[str] = Counter()
     for path, tree in modules().items():
         used[path.stem] += 1
         used.update(name for node in ast.walk(tree) for name in _named(node))
-    return Counter({word: used[word] for word in WORDS})
+    return Counter({word: used[word] for word in listed})
 
 
 def _named(node: ast.AST) -> Iterator[str]:
@@ -133,4 +145,5 @@ if __name__ == "__main__":
     often = Counter(declarations().values())
     print("settings by how many records name them:", dict(sorted(often.items())))
     print("private words:", {word: count for word, count in words().most_common() if count})
+    print("vague names:", words(VAGUE).total(), dict(words(VAGUE).most_common()))
     print("lines by package:", rooms())
