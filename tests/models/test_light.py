@@ -275,7 +275,7 @@ COMMANDS = {
     "sinks": [TEXT, "--ablate"], "spans": [TEXT, "--span", "subject=keys"], "flow": [TEXT],
     "circuits": ["--sample", "50"], "patch": ["pairs.jsonl"],
     "patch of paths": ["pairs.jsonl", "--paths", "2.3 -> 3.*"],
-    "patch of a circuit": ["--task", "gender", "--count", "4", "--circuit", "1"],
+    "patch of a circuit": ["--task", "gender", "--count", "10", "--circuit", "1"],
     "syntax": ["treebank.conllu", "--sentences", "1"],
     "syntax by trees": ["treebank.conllu", "--also", "trees,rooted-trees"],
     "coref": ["pronouns.tsv", "--model", "demo-bert"],
