@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -76,12 +76,12 @@ def as_text(prompt: Prompt, render: Render, model: str) -> tuple[Prompt, tuple[s
     notes: list[str] = []
     regions: list[Range] = []
     for name, number in _names(chat).items():
-        rendered = _Marked(chat, number, text, render).rendered()
-        if rendered.ranges:
-            spans[name] = _chars(rendered.ranges)
-            regions += rendered.ranges
-        if rendered.left_out:
-            notes.append(f"The chat template of {model} {rendered.left_out.format(name=name)}.")
+        rendered, left_out = _Marked(chat, number, text, render).rendered()
+        if rendered:
+            spans[name] = _chars(rendered)
+            regions += rendered
+        if left_out:
+            notes.append(f"The chat template of {model} {left_out.format(name=name)}.")
     for name, spec in (prompt.spans or {}).items():
         if name in spans:
             raise UsageError(f"{cut(name)!r} is a message of the chat; give the span another name")
@@ -137,14 +137,6 @@ def _names(chat: Chat) -> dict[str, int]:
     return names
 
 
-@dataclass(frozen=True, slots=True)
-class _Rendered:
-    """Where a message stands in the text, and what is missing of it, as the end of a sentence."""
-
-    ranges: tuple[Range, ...]
-    left_out: str = ""
-
-
 class _Marked:
     """One message of a chat, and where its characters come out of the template."""
 
@@ -154,8 +146,8 @@ class _Marked:
         characters = set(text).union(*(str(message) for message in chat))
         self._mark = next(chr(code) for code in _PRIVATE if chr(code) not in characters)
 
-    def rendered(self) -> _Rendered:
-        """Return the characters of the text that are this message."""
+    def rendered(self) -> tuple[tuple[Range, ...], str]:
+        """Return the characters that are this message, and what is missing, to end a sentence."""
         content = self._content
         start, starts = self._edge(0, len(content) - len(content.lstrip()), last=False)
         end, ends = self._edge(len(content), len(content.rstrip()), last=True)
@@ -163,14 +155,14 @@ class _Marked:
             self._text[a:b] == content[start:end] for a, b in zip(starts, ends, strict=True)
         )
         if not starts or not intact or start >= end:
-            return _Rendered((), "does not show '{name}' as it was given, so that it is no span")
+            return (), "does not show '{name}' as it was given, so that it is no span"
         ranges = tuple(zip(starts, ends, strict=True))
         lost = content[:start] + content[end:]
         if not lost:
-            return _Rendered(ranges)
+            return ranges, ""
         amount = "white space" if not lost.strip() else f"{len(lost):,} characters"
         side = "around" if start and end < len(content) else "before" if start else "after"
-        return _Rendered(ranges, f"leaves out {amount} {side} what is left of '{{name}}'")
+        return ranges, f"leaves out {amount} {side} what is left of '{{name}}'"
 
     def _edge(self, *likely: int, last: bool) -> tuple[int, list[int]]:
         """Return the first place of the message that comes out, or the last one, and where."""

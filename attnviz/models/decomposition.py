@@ -108,9 +108,7 @@ def _bias(terms: Terms, head: int, queries: int, keys: int) -> NDArray[np.floati
 
 def _array(x: Array) -> NDArray[np.floating]:
     """Return a copy in float32, or float64 where it is that."""
-    lib = arrays.of(x)
-    exact = lib.cast(x, lib.float32) if lib.is_half(x) else x
-    return arrays.to_numpy(lib.copied(lib.detached(exact)))
+    return arrays.to_numpy(arrays.of(x).copied(_exact(x)))
 
 
 _FEW_ROWS = 8  # a table of embeddings with fewer rows than that is of segments

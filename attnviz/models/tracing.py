@@ -59,15 +59,11 @@ _POWERS = frozenset({"pow", "__pow__"})
 
 
 class Tracing(TorchFunctionMode):
-    """Listens inside its ``with`` block to a pass whose gradients are tracked.
-
-    Attributes:
-        leaves: in the order in which they were made.
-    """
+    """Listens inside its ``with`` block to a pass whose gradients are tracked."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.leaves: list[StreamPart] = []
+        self.leaves: list[StreamPart] = []  # in the order in which they were made
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Let a function run, or run what takes its place."""
@@ -172,13 +168,9 @@ def _constant(x: Any) -> bool:
 
 
 class ListenedPass(TracedPass):
-    """A pass whose gradients are tracked.
+    """A pass whose gradients are tracked."""
 
-    Attributes:
-        variables: the values of the leaves, where the pass made them.
-    """
-
-    variables: Sequence[Tensor] = ()
+    variables: Sequence[Tensor] = ()  # the values of the leaves, where the pass made them
 
     def observe(self, rows: Rows) -> None:
         """Take in a block."""

@@ -69,18 +69,7 @@ class Pass:
 
 
 class Watch:
-    """Keeps what the attention inside a module attends to.
-
-    Args:
-        module: whatever attends.
-        passes: how many of the last passes to keep.
-        layout: what the axes of weights are, such as ``hbqk``, where the code does not show it.
-        batch: how many items an axis holds that heads share.
-        order: ``bh`` or ``hb``, which of them is the slower one there.
-
-    Raises:
-        UsageError: no module, or a layout that is none.
-    """
+    """Keeps what the attention inside a module attends to; see :func:`attnviz.watch`."""
 
     def __init__(
         self,
@@ -135,11 +124,7 @@ class Watch:
 
     @property
     def layout(self) -> Layout:
-        """The heads of the last pass, whatever its layers attend over.
-
-        Raises:
-            UsageError: nothing has run.
-        """
+        """The heads of the last pass, whatever its layers attend over."""
         heads: dict[SiteKind, list[int]] = {}
         for site, layer in self._layers(-1):
             heads.setdefault(site.kind, []).append(layer.weights.shape[1])
@@ -147,11 +132,7 @@ class Watch:
 
     @property
     def paths(self) -> dict[Site, str]:
-        """The module that each layer of the last pass stands in; a second call has its number.
-
-        Raises:
-            UsageError: nothing has run.
-        """
+        """The module that each layer of the last pass stands in; a second call has its number."""
         paths: dict[Site, str] = {}
         times: Counter[str] = Counter()
         for site, layer in self._layers(-1):
@@ -173,13 +154,7 @@ class Watch:
     def gating(self, heads: Iterable[Head], gate: float | Tensor) -> Iterator[None]:
         """Multiply what heads of the last pass give by a gate, in every pass of the block.
 
-        Args:
-            heads: of :attr:`layout`.
-            gate: 0 takes them away, 1 leaves them; or a tensor with one for each, in their order.
-
-        Raises:
-            UsageError: outside of :meth:`watching`, inside of another such block, or heads whose
-                output cannot be told from that of others.
+        ``gate``: 0 takes them away, 1 leaves them; or a tensor with one for each, in their order.
         """
         if not self._on:
             raise UsageError("heads are ablated inside the with block of watch, where they run")
@@ -523,16 +498,10 @@ class Watch:
             self._serial += 1
         if outermost is None:
             top = self._names[id(self._running[0])] if self._running else self.path() or ""
+            last = self._passes[-1] if self._passes else Pass()
             restarted = any(
                 serial != self._serial and f"{call.path}.".startswith(f"{top}.")
-                for call, serial in zip(
-                    *(
-                        (self._passes[-1].calls, self._passes[-1].serials)
-                        if self._passes
-                        else ((), ())
-                    ),
-                    strict=True,
-                )
+                for call, serial in zip(last.calls, last.serials, strict=True)
             )
         if restarted or not self._passes:
             self._passes.append(Pass())

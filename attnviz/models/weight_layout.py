@@ -23,33 +23,25 @@ Role = Literal["data", "features", "heads", "parameters", "constant", "unknown"]
 
 
 class Axis:
-    """A factor of an axis; views split it, once for all tensors that have it.
-
-    Attributes:
-        size: above 1.
-        role: what it counts, as far as is known.
-        root: the factor that it is a part of, since the last product.
-        home: the same, products not counted.
-        source: the factor that it is a copy of, or itself.
-        kin: the homes of what stands side by side along it, in their order.
-        twin: the home of another tensor's axis that it was added to, place by place.
-        is_head: whether it was joined with features after a product, as heads are.
-    """
+    """A factor of an axis; views split it, once for all tensors that have it."""
 
     __slots__ = (
         "home", "is_head", "kin", "parent", "parts", "role", "root", "size", "source", "twin",
     )  # fmt: skip
 
     def __init__(self, size: int, role: Role, like: Axis | None = None) -> None:
-        self.size, self.role = size, role
+        self.size, self.role = size, role  # above 1, and what it counts, as far as is known
+        # the factor that it is a part of, since the last product; home: products not counted
         self.root: Axis = like.root if like else self
         self.home: Axis = like.home if like else self
+        # the homes of what stands side by side along it, in their order
         self.kin: tuple[Axis, ...] = like.kin if like else (self,)
-        self.source: Axis = self
+        self.source: Axis = self  # the factor that it is a copy of
         self.parts: tuple[Axis, ...] = ()
         self.parent: Axis | None = None
+        # the home of another tensor's axis that it was added to, place by place
         self.twin: Axis | None = None
-        self.is_head = False
+        self.is_head = False  # whether it was joined with features after a product, as heads are
 
     def split(self, first: int) -> tuple[Axis, ...]:
         """Split it in two, the slower of them of a given size."""
@@ -93,25 +85,16 @@ def leaves(factors: Iterable[Axis]) -> Factors:
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Which factors of scores came from which operand.
+    """Which factors of scores came from which operand."""
 
-    Attributes:
-        sides: roots of the factors that one operand alone has, and of those of the other.
-        shared: of each axis that both have, the factors of either.
-        contracted: homes of the factors that were summed over.
-        raw: whether these are an axis of something that no matrix made.
-        learned: of each operand whether it was made of parameters alone.
-        matrices: kin of the factors that were summed over: the matrices that made them.
-        function: what bounded the scores where it was no softmax: ``sigmoid``.
-    """
-
+    # roots of the factors that one operand alone has, and of those of the other
     sides: tuple[frozenset[Axis], frozenset[Axis]]
-    shared: tuple[tuple[Factors, Factors], ...]
-    contracted: frozenset[Axis]
-    raw: bool
-    learned: tuple[bool, bool]
-    matrices: Factors = ()
-    function: str = ""
+    shared: tuple[tuple[Factors, Factors], ...]  # of axes that both have, the factors of either
+    contracted: frozenset[Axis]  # homes of the factors that were summed over
+    raw: bool  # whether these are an axis of something that no matrix made
+    learned: tuple[bool, bool]  # of each operand whether it was made of parameters alone
+    matrices: Factors = ()  # kin of the factors that were summed over: the matrices that made them
+    function: str = ""  # what bounded the scores where it was no softmax: ``sigmoid``
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,15 +120,11 @@ Form = tuple[tuple[tuple[int, Letter], ...], ...]
 
 
 class Unread(Exception):
-    """Attention whose axes cannot be told; its text says what is missing.
-
-    Attributes:
-        missing: whether the caller may say what they are.
-    """
+    """Attention whose axes cannot be told; its text says what is missing."""
 
     def __init__(self, reason: str, missing: bool = False) -> None:
         super().__init__(reason)
-        self.missing = missing
+        self.missing = missing  # whether the caller may say what they are
 
 
 def form_of(info: Info, softmax: int) -> Form:
@@ -189,10 +168,8 @@ def form_of(info: Info, softmax: int) -> Form:
 def keys_of(info: Info, softmax: int) -> Literal["own", "earlier", "later", "other", ""]:
     """Tell whose tokens the keys are, by where their axis and that of the queries come from.
 
-    Returns:
-        ``own`` of those of the queries; ``earlier`` for those after others, as of a cache or a
-        prefix; ``later`` for those before learned ones; ``other`` of another sequence; empty where
-        that is not known.
+    ``own`` of those of the queries; ``earlier`` for those after others, as of a cache or a prefix;
+    ``later`` for those before learned ones; ``other`` of another sequence; empty for not known.
     """
     pair = info.pair
     if pair is None or pair.raw:

@@ -92,8 +92,8 @@ class QKHook(TorchFunctionMode):
     def values(self, returned: Mapping[Site, Tensor]) -> dict[Site, tuple[int, Tensor]]:
         """Return the values that the weights that came back were multiplied with.
 
-        Returns: by layer, the number of its call among those that multiplied, and the values, [B,
-        G, S, d_v]; of layers where weights times values are what that product gave.
+        By layer the number of its call among those that multiplied, and the values, [B, G, S, d_v];
+        of layers where weights times values are what that product gave.
         """
         products, heard = {}, iter(enumerate(h for h in self._heard if h.value is not None))
         for site, weights in returned.items():
@@ -221,11 +221,7 @@ def check_room(
 
 
 def returned(output: Mapping[str, Any], kind: SiteKind | None) -> dict[Site, Tensor]:
-    """Return the weights in a transformers output, [B, H, T, S] by site.
-
-    Returns: layers without attention (None in the output) have no entry; empty if nothing came
-    back.
-    """
+    """Return the weights in a transformers output, [B, H, T, S] by site that has some."""
     fields: Mapping[str, SiteKind] = _FIELDS if kind is None else {"attentions": kind}
     sites = {}
     for name, site_kind in fields.items():

@@ -26,7 +26,7 @@ from attnviz.core.heads import Site
 from attnviz.core.source import Cuts, Donor, Donors, Gates, Observer, Rows
 from attnviz.errors import ModelError
 from attnviz.models.hooked.projection import Passage, Passed
-from attnviz.models.hooked.windows import informed, selected
+from attnviz.models.hooked.windows import Handing, informed, selected
 
 NAME = "attnviz"
 """The name under which transformers finds our attention and mask functions."""
@@ -227,36 +227,30 @@ def attention(
     output [B, T, H, d], and no weights: those went to the observers.
     """
     run = _RUN.get()
-    if run is not None and not run.watches(module):
-        run = None
+    if run is None or not run.watches(module):
+        run = WatchedPass(())  # the layer attends and nobody looks
     if query.is_meta:
         return _shaped(module, query, key, value, run, extras)
     length, keys = query.shape[2], key.shape[2]
     attention_mask, causal = _masking(module, query, key, attention_mask, is_causal, run)
     attention_mask, causal, unselected = selected(attention_mask, indices, causal, keys)
-    site, observers = Site("encoder", 0), tuple[Observer, ...]()
-    residual = None
-    if run is not None:
-        site = run.next_site(module, query, keys, extras)
-        observers = informed(run.observers, unselected)
-        on_the_way: dict[int, Tensor] = {}
-        if observers and run.device not in (None, query.device) and query.requires_grad:
-            # by way of the device where they are seen, so that gradients reach what is seen
-            moved = [x.to(run.device) for x in (query, key, value)]
-            query, key, value = (x.to(query.device) for x in moved)
-            on_the_way = dict(zip(map(id, (query, key, value)), moved, strict=True))
-        observers = arriving(observers, run.device, query, on_the_way)
-        if run.residual is not None:
-            residual, run.residual = run.residual, None
-            residual = residual.reshape(query.shape[0], length, -1)  # some layers flatten the batch
-        if run.received is not None:
-            run.received(query, key, value, query.shape[-1] ** -0.5 if scaling is None else scaling)
-    cuts = gate = None
-    donors = [] if run is None else [d.converted(query) for d in run.donors.get(site, ())]
-    if run is not None and site in run.gates:
-        gate = run.gates[site].converted(query)
-    if run is not None and site in run.cuts:
-        cuts = run.cuts[site].converted(query)
+    site = run.next_site(module, query, keys, extras)
+    observers = informed(run.observers, unselected)
+    on_the_way: dict[int, Tensor] = {}
+    if observers and run.device not in (None, query.device) and query.requires_grad:
+        # by way of the device where they are seen, so that gradients reach what is seen
+        moved = [x.to(run.device) for x in (query, key, value)]
+        query, key, value = (x.to(query.device) for x in moved)
+        on_the_way = dict(zip(map(id, (query, key, value)), moved, strict=True))
+    observers = arriving(observers, run.device, query, on_the_way)
+    residual, run.residual = run.residual, None
+    if residual is not None:
+        residual = residual.reshape(query.shape[0], length, -1)  # some layers flatten the batch
+    if run.received is not None:
+        run.received(query, key, value, query.shape[-1] ** -0.5 if scaling is None else scaling)
+    donors = [donor.converted(query) for donor in run.donors.get(site, ())]
+    gate = run.gates[site].converted(query) if site in run.gates else None
+    cuts = run.cuts[site].converted(query) if site in run.cuts else None
 
     def attended(observers: Sequence[Observer]) -> Tensor:
         result = attend_unchecked(
@@ -279,14 +273,13 @@ def attention(
         )
         return result.output
 
-    passage = None if run is None else run.passage
-    follows = run is not None and (site in run.held or run.follows is not None)
+    passage = run.passage if site in run.held or run.follows is not None else None
     # blocks are told when the gate is known; computed in the same way as if they were told now
-    watchers = (_Nobody(),) if passage is not None and follows and observers else observers
+    watchers = (_Nobody(),) if passage is not None and observers else observers
     output = attended(watchers).transpose(1, 2).contiguous()
-    if run is not None and run.attended is not None:
+    if run.attended is not None:
         run.attended(output)
-    if run is not None and passage is not None and follows:
+    if passage is not None:
         on_passed = partial(_told, attended, observers)
         if run.follows is not None:
             on_passed = partial(run.follows, len(run.calls) - 1)
@@ -299,19 +292,18 @@ def _shaped(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    run: WatchedPass | None,
+    run: WatchedPass,
     extras: Mapping[str, Any],
 ) -> tuple[Tensor, None]:
     """Get the shape of an output, and to the observers that of the weights: nothing is computed."""
     batch, heads, length, _ = query.shape
     output = query.new_empty(batch, length, heads, value.shape[-1])
-    if run is not None:
-        site = run.next_site(module, query, key.shape[2], extras)
-        weights = query.new_empty(batch, heads, length, key.shape[2])
-        for observer in run.observers:
-            observer.observe(Rows(site, 0, 0, weights, None))
-        if run.attended is not None:
-            run.attended(output)
+    site = run.next_site(module, query, key.shape[2], extras)
+    weights = query.new_empty(batch, heads, length, key.shape[2])
+    for observer in run.observers:
+        observer.observe(Rows(site, 0, 0, weights, None))
+    if run.attended is not None:
+        run.attended(output)
     return output, None
 
 
@@ -321,13 +313,13 @@ def _masking(
     key: Tensor,
     mask: Tensor | None,
     is_causal: bool | None,
-    run: WatchedPass | None,
+    run: WatchedPass,
 ) -> tuple[Tensor | None, bool]:
     """Return the mask, as booleans if it only blocks, and whether causality takes its place."""
     length, keys = query.shape[2], key.shape[2]
     if mask is not None:
         mask = mask[..., :keys] if mask.shape[-1] > keys else mask
-        return as_boolean(mask) if run is None else run.plain(mask), False
+        return run.plain(mask), False
     if is_causal is None:
         # without a mask eager attention blocks nothing, unless ours left a causal one out
         left_out = id(getattr(module, "config", None)) in _CAUSAL.get()
@@ -357,50 +349,27 @@ def arriving(
     """
     if device is None or device == beside.device:
         return tuple(observers)
-    return tuple(_Arriving(observer, device, moved) for observer in observers)
 
+    def change(rows: Rows) -> Rows:
+        return mapped(rows, lambda x: moved[id(x)] if id(x) in moved else x.to(device))
 
-@dataclass(frozen=True)
-class _Arriving:
-    """An observer that sees every layer's blocks on one device."""
-
-    observer: Observer
-    device: torch.device
-    moved: Mapping[int, Tensor]
-
-    def observe(self, rows: Rows) -> None:
-        """Hand a block on."""
-        self.observer.observe(mapped(rows, self._moved))
-
-    def _moved(self, x: Tensor) -> Tensor:
-        return self.moved[id(x)] if id(x) in self.moved else x.to(self.device)
-
-
-@dataclass(frozen=True)
-class _Passing:
-    """An observer that tells another what the heads' outputs are multiplied with."""
-
-    observer: Observer
-    passed: Passed
-
-    def observe(self, rows: Rows) -> None:
-        """Hand a block on."""
-        queries = slice(rows.start, rows.start + rows.weights.shape[2])
-        factor, gate = self.passed.factor, self.passed.gate
-        openness = None
-        if gate is not None and self.passed.opens:
-            openness = gate[:, queries].transpose(1, 2).float().mean(-1)
-        passes = factor[:, queries].transpose(1, 2)
-        opened = None if gate is None else gate[:, queries].transpose(1, 2)
-        self.observer.observe(replace(rows, passes=passes, openness=openness, opened=opened))
+    return tuple(Handing(observer, change) for observer in observers)
 
 
 def _told(
     attended: Callable[[Sequence[Observer]], Tensor], observers: Sequence[Observer], passed: Passed
 ) -> None:
-    """Show the blocks of a layer whose heads' outputs have reached W_O."""
+    """Show the blocks of a layer whose heads' outputs have reached W_O, with what they passed."""
+
+    def change(rows: Rows) -> Rows:
+        queries = slice(rows.start, rows.start + rows.weights.shape[2])
+        passes = passed.factor[:, queries].transpose(1, 2)
+        opened = None if passed.gate is None else passed.gate[:, queries].transpose(1, 2)
+        openness = opened.float().mean(-1) if opened is not None and passed.opens else None
+        return replace(rows, passes=passes, openness=openness, opened=opened)
+
     if observers:
-        attended([_Passing(observer, passed) for observer in observers])
+        attended([Handing(observer, change) for observer in observers])
 
 
 def _swap(donors: Sequence[Donor]) -> Callable[[Tensor], Tensor] | None:

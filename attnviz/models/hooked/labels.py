@@ -61,13 +61,9 @@ class LabelHead:
 
 
 class _Labelled(HookedModel):
-    """A classifier whose logits are those of labels, at every position.
+    """A classifier whose logits are those of labels, at every position."""
 
-    Attributes:
-        labels: its head.
-    """
-
-    labels: LabelHead
+    labels: LabelHead  # its head
 
     def run(
         self, items: Sequence[Item], *, logits: bool = False, **extra: Any
@@ -174,27 +170,21 @@ def _head(
     dense: nn.Linear | None,
 ) -> LabelHead | None:
     """Return the head that two linear layers make, if it gives every pass's logits."""
-    names = [""] if dense is None else list(_ACTS)
-    for act in names:
+    linear = [module for module in (dense, table) if module is not None]
+    if dense is not None and dense.out_features != table.in_features:
+        return None
+    for ran, final, _ in passes:
+        if linear[0].in_features != final.shape[-1] or any(id(m) not in ran for m in linear):
+            return None
+    position: Any = {"each": slice(None), "first": 0, "last": -1}[place]
+    for act in [""] if dense is None else _ACTS:
         layers = None
         if dense is not None:
             bias = None if dense.bias is None else dense.bias.detach()
             layers = HeadLayers(dense.weight.detach(), _ACTS[act], None, bias)
         bias = None if table.bias is None else table.bias.detach()
         head = LabelHead(table.weight.detach(), bias, _labels(network, place), layers, act)
-        for ran, final, logits in passes:
-            needed = [module for module in (dense, table) if module is not None]
-            if any(id(module) not in ran for module in needed):
-                return None
-            width = needed[0].in_features
-            if width != final.shape[-1]:
-                return None
-            if dense is not None and dense.out_features != table.in_features:
-                return None
-            read = final if place == "each" else final[:, 0 if place == "first" else -1]
-            if not close(head(read), logits):
-                break
-        else:
+        if all(close(head(final[:, position]), logits) for _, final, logits in passes):
             return head
     return None
 

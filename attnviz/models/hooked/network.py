@@ -436,10 +436,8 @@ class HookedModel:
             ) from error
         if not self.seq2seq:
             return tuple(ids[len(item.ids) :])
-        if (
-            not cache and read and ids[: len(read)] != read
-        ):  # Whisper returns it without what stood before it
-            ids = read
+        if not cache and read and ids[: len(read)] != read:
+            ids = read  # Whisper returns it without what stood before it
         return tuple(ids)
 
     def write_each(self, items: Sequence[Item], tokens: int) -> list[tuple[int, ...]]:

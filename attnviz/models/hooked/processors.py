@@ -60,8 +60,7 @@ class Processors:
         """Find out how many pixels a token stands for, where no patch_size says it."""
         if self.sense != "image" or getattr(self._config, "patch_size", None) is not None:
             return
-        with silenced(), refusing("the model's processor cannot prepare this picture"):
-            features = self._features(self._processor(images=_noise(), return_tensors="pt"))
+        features = self._features(self._process(images=_noise()))
         length = measure(features)
         height, width = features["pixel_values"].shape[-2:]
         steps = [step for step in _STEPS if math.prod(_cells(height, width, step)) == length]
@@ -94,9 +93,7 @@ class Processors:
 
     def see(self, pixels: NDArray[np.uint8], name: str) -> ProcessedMedia:
         """Return what the model sees of a picture, uint8 [height, width, 3]."""
-        with silenced(), refusing("the model's processor cannot prepare this picture"):
-            processed = self._processor(images=pixels, return_tensors="pt")
-        features = self._features(processed)
+        features = self._features(self._process(images=pixels))
         values = features.get("pixel_values")
         if values is None or values.ndim != 4 or len(values) != 1:
             raise ModelError("the model's processor cuts a picture up in a way that is not known")
@@ -107,8 +104,7 @@ class Processors:
 
     def _crops(self, picture: GivenPicture, rows: int, columns: int) -> tuple[Crop, ...]:
         """Return what the patches show of the picture; nothing where that is not known."""
-        with silenced(), refusing("the model's processor cannot prepare this picture"):
-            processed = self._processor(images=ramp(picture.size, 1), return_tensors="pt")
+        processed = self._process(images=ramp(picture.size, 1))
         tiles = tiles_of(processed["pixel_values"], [picture.size], self._processor)
         if tiles is None or tiles[0] is None:
             return ()
@@ -116,9 +112,7 @@ class Processors:
 
     def hear(self, samples: NDArray[np.float32], name: str) -> ProcessedMedia:
         """Return what the model hears of a sound, float32 [n] at its own rate."""
-        with silenced(), refusing("the model's processor cannot prepare this sound"):
-            processed = self._processor(samples, sampling_rate=self.rate, return_tensors="pt")
-        features = self._features(processed)
+        features = self._features(self._process(samples, sampling_rate=self.rate))
         sound = Sound(samples, self.rate, name)
         values = features.get("input_values")
         if values is None or values.ndim != 3:
@@ -170,6 +164,12 @@ class Processors:
         special = (True,) * added + (False,) * len(patches) + (True,) * behind
         words = (-1,) * added + tuple(range(len(patches))) + (-1,) * behind
         return Tokens(names, special=special, words=words, places=places)
+
+    def _process(self, *media: Any, **options: Any) -> Mapping[str, Any]:
+        """Return what the processor makes of a picture or a sound."""
+        kind = "picture" if self.sense == "image" else "sound"
+        with silenced(), refusing(f"the model's processor cannot prepare this {kind}"):
+            return self._processor(*media, **options, return_tensors="pt")
 
     def _features(self, processed: Mapping[str, Any]) -> dict[str, Tensor]:
         features = {name: value for name, value in processed.items() if name in self._accepted}

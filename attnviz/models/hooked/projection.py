@@ -283,7 +283,7 @@ class Projections:
             reason = OFFLOADED if module.weight.is_meta else QUANTIZED
             self.by_call[-1] = OutputProjection(None, None, reason)
             return
-        weight = _slices(module, z.shape[2])
+        weight = output_slices(matrix_of(module), z.shape[2])
         bias = None if module.bias is None else module.bias.detach()
         error = _error(z, weight, bias, call.output)
         if error <= (TOLERANCE_LOW if is_low(z.dtype) else TOLERANCE):
@@ -330,10 +330,10 @@ def _same(x: Any, z: Tensor) -> bool:
     return x.numel() == z.numel() and x.device == z.device and torch.equal(x.flatten(), z.flatten())
 
 
-def _slices(module: Any, heads: int) -> Tensor:
-    """[H, d_v, D], a view of the module's own matrix; Conv1D keeps it as [in, out]."""
+def matrix_of(module: Any) -> Tensor:
+    """[out, in], a view of a linear layer's own matrix; Conv1D keeps it as [in, out]."""
     weight: Tensor = module.weight.detach()
-    return output_slices(weight if isinstance(module, nn.Linear) else weight.t(), heads)
+    return weight if isinstance(module, nn.Linear) else weight.t()
 
 
 def _error(z: Tensor, weight: Tensor, bias: Tensor | None, output: Tensor) -> float:

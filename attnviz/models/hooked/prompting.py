@@ -96,11 +96,8 @@ class Prompted(Gated):
             if prompt.generate is not None:
                 tokens = self._go_on(tokens, item, prompt, notes)
             inputs = Inputs({kind: Sides(tokens, tokens)}, tuple(notes))
-            return (
-                inputs
-                if prompt.reply is None
-                else compared(cast(Source, self), inputs, prompt.reply)
-            )
+            reply = prompt.reply
+            return inputs if reply is None else compared(cast(Source, self), inputs, reply)
         target = self._target(prompt, item, notes, generated)
         sides: dict[SiteKind, Sides] = {
             "encoder": Sides(tokens, tokens),

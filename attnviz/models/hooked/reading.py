@@ -9,7 +9,7 @@ Between the two may stand an RMS normalization of queries and keys, whose γ the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from attnviz.core.weights import Embedding, Reading
 from attnviz.models.hooked.interface import WatchedPass, hooking
 from attnviz.models.hooked.layer_sums import LayerSum
 from attnviz.models.hooked.network import HookedModel, Item
-from attnviz.models.hooked.projection import OFFLOADED, is_plain
+from attnviz.models.hooked.projection import OFFLOADED, is_plain, matrix_of
 from attnviz.models.hooked.residual import Stack
 from attnviz.models.hooked.trace import ModuleCall, calls_of, close, normalization
 
@@ -33,48 +33,10 @@ _OFFSETS = 8
 
 
 @dataclass(frozen=True)
-class _Linear:
-    """A linear layer that ran: what it read and gave, [B, T, in] and [B, T, out]."""
-
-    module: Any
-    read: Tensor
-    gave: Tensor
-
-    def weight(self) -> Tensor:
-        """[out, in]; Conv1D keeps it as [in, out]."""
-        weight: Tensor = self.module.weight.detach()
-        return weight if isinstance(self.module, nn.Linear) else weight.t()
-
-
-@dataclass(frozen=True)
-class _Norm:
-    """A module that may be a normalization: what it got and gave."""
-
-    module: Any
-    entered: Tensor
-    output: Tensor
-
-    def views(self, length: int) -> Iterator[_Norm]:
-        """Yield the same as [B, T, ...], whether heads come after tokens or before them."""
-        if self.entered.shape[1] == length:
-            yield self
-        if self.entered.ndim == 4 and self.entered.shape[2] == length:
-            yield _Norm(self.module, self.entered.transpose(1, 2), self.output.transpose(1, 2))
-
-    def gains(self) -> Tensor | None:
-        """γ of every column, [n]; None where it is no RMS normalization without a shift."""
-        norm = normalization(self.module, self.entered, self.output)
-        if norm is None or norm.centred or norm.shift is not None:
-            return None
-        scale: Tensor = norm.scale
-        return scale.repeat(self.entered.shape[2:].numel() // len(scale))
-
-
-@dataclass(frozen=True)
 class _Part:
     """Queries, keys or values as columns of one linear layer."""
 
-    linear: _Linear  # which
+    linear: ModuleCall  # which, [B, T, in] and [B, T, out]
     columns: Tensor  # [heads · width] numbers of columns
     factor: float  # by which they were multiplied
     turned: bool  # whether that holds at the first position only
@@ -83,13 +45,13 @@ class _Part:
 
     def matrix(self, heads: int) -> Tensor:
         """[heads, D, width]."""
-        rows = self.linear.weight()[self.columns] * self.factor
+        rows = matrix_of(self.linear.module)[self.columns] * self.factor
         rows = rows if self.gains is None else rows * self.gains[:, None].to(rows.dtype)
         return rows.view(heads, -1, rows.shape[1]).transpose(1, 2)
 
     def bias(self, heads: int) -> Tensor | None:
         """[heads, width], or None."""
-        bias = self.linear.module.bias
+        bias: Any = self.linear.module.bias
         return None if bias is None else (bias.detach()[self.columns] * self.factor).view(heads, -1)
 
 
@@ -101,24 +63,8 @@ class _Attended:
     key: Tensor
     value: Tensor
     scale: float  # the factor on scores
-    linear: list[_Linear]
-    norms: list[_Norm]
-
-
-def _linear_of(call: ModuleCall, texts: int) -> _Linear | None:
-    """Return a linear layer that ran; None where it took or gave no tensor."""
-    if not isinstance(call.entered, Tensor) or not isinstance(call.output, Tensor):
-        return None
-    read, gave = (x.reshape(texts, -1, x.shape[-1]) for x in (call.entered, call.output))
-    return _Linear(call.module, read, gave)
-
-
-def _norm_of(call: ModuleCall, texts: int) -> _Norm | None:
-    """Find a module with a vector for its weight that may have normalized the texts; else None."""
-    got, gave = call.entered, call.output
-    if not isinstance(got, Tensor) or not isinstance(gave, Tensor) or got.shape != gave.shape:
-        return None
-    return _Norm(call.module, got, gave) if len(gave) == texts and gave.ndim > 2 else None
+    linear: list[ModuleCall]  # linear layers, [B, T, in] and [B, T, out]
+    norms: list[ModuleCall]  # modules with a vector for their weight that may have normalized
 
 
 @dataclass(frozen=True)
@@ -145,10 +91,16 @@ def find_anatomy(
     calls: list[_Attended] = []
 
     def received(query: Tensor, key: Tensor, value: Tensor, scale: float) -> None:
-        linear = (_linear_of(call, len(items)) for call in ran if _is_matrix(call.module))
-        norms = (_norm_of(call, len(items)) for call in ran if not _is_matrix(call.module))
-        modules = [x for x in linear if x is not None], [x for x in norms if x is not None]
-        calls.append(_Attended(query, key, value, scale, *modules))
+        linear, norms = list[ModuleCall](), list[ModuleCall]()
+        for call in ran:
+            got, gave = call.entered, call.output
+            if not isinstance(got, Tensor) or not isinstance(gave, Tensor):
+                continue
+            if _is_matrix(call.module):
+                linear.append(_reshaped(call, lambda x: x.reshape(len(items), -1, x.shape[-1])))
+            elif got.shape == gave.shape and len(gave) == len(items) and gave.ndim > 2:
+                norms.append(call)
+        calls.append(_Attended(query, key, value, scale, linear, norms))
         ran.clear()
 
     heard = [
@@ -203,7 +155,7 @@ def _reading(layer: nn.Module, state: Tensor, call: _Attended, site: Site) -> Re
     unknown = "are not what one matrix makes of the normalized stream"
     if v is None or v.turned:
         return Reading(reason=f"its values {unknown}")
-    read = v.linear.read
+    read: Tensor = v.linear.entered
     if read.numel() != state.numel():  # a latent
         return Reading(reason=f"its values {unknown}")
     state, norm = state.reshape(read.shape).to(read.device), None
@@ -213,7 +165,7 @@ def _reading(layer: nn.Module, state: Tensor, call: _Attended, site: Site) -> Re
         if norm is None:
             return Reading(reason=f"its values {unknown}")
     values, causal = v.matrix(value.shape[1]), site.kind == "decoder"
-    if q is None or k is None or not all(torch.equal(part.linear.read, read) for part in (q, k)):
+    if q is None or k is None or not all(torch.equal(part.linear.entered, read) for part in (q, k)):
         return Reading(value=values, norm=norm, scale=scale, causal=causal,
                        reason=f"its queries and keys {unknown}")  # fmt: skip
     heads, shared = query.shape[1], key.shape[1]
@@ -235,7 +187,7 @@ def _reading(layer: nn.Module, state: Tensor, call: _Attended, site: Site) -> Re
     )
 
 
-def _find(part: Tensor, linear: Iterable[_Linear]) -> _Part | None:
+def _find(part: Tensor, linear: Iterable[ModuleCall]) -> _Part | None:
     """Return the columns of a linear layer that a part [B, heads, T, width] consists of.
 
     Some models multiply queries with 1 / √d before they hand them on.
@@ -243,7 +195,7 @@ def _find(part: Tensor, linear: Iterable[_Linear]) -> _Part | None:
     columns = part.permute(0, 2, 1, 3).flatten(2)  # [B, T, heads * width]
     for layer in linear:
         for factor in (1.0, float(part.shape[-1] ** -0.5)):
-            gave = layer.gave * factor
+            gave = layer.output * factor
             numbers = {column: n for n, column in enumerate(_keys(gave[:, 0]))}
             numbered = [numbers.get(column) for column in _keys(columns[:, 0])]
             indices = [n for n in numbered if n is not None]
@@ -257,18 +209,39 @@ def _find(part: Tensor, linear: Iterable[_Linear]) -> _Part | None:
 def _normalized(part: Tensor, call: _Attended) -> _Part | None:
     """Return the same of a part that is columns of a normalization of columns of a linear layer."""
     columns = part.permute(0, 2, 1, 3).flatten(2)  # [B, T, heads * width]
-    views = (view for ran in call.norms for view in ran.views(part.shape[2]))
-    for norm in views:
-        entered, output = norm.entered.flatten(2), norm.output.flatten(2)
-        normed = _find(columns[:, :, None].transpose(1, 2), [_Linear(norm.module, entered, output)])
+    for norm in (view for ran in call.norms for view in _views(ran, part.shape[2])):
+        flat = _reshaped(norm, lambda x: x.flatten(2))
+        normed = _find(columns[:, :, None].transpose(1, 2), [flat])
         if normed is None or normed.factor != 1.0:
             continue
-        read = _find(entered[..., normed.columns][:, None], call.linear)
-        gains = norm.gains()
+        read = _find(flat.entered[..., normed.columns][:, None], call.linear)
+        gains = _gains(norm)
         if read is not None and not read.turned and gains is not None:
             gains = gains[normed.columns]
             return _Part(read.linear, read.columns, read.factor, normed.turned, gains)
     return None
+
+
+def _reshaped(call: ModuleCall, change: Callable[[Tensor], Tensor]) -> ModuleCall:
+    """Return a call with what it got and gave in another shape."""
+    return replace(call, args=(change(call.entered),), output=change(call.output))
+
+
+def _views(norm: ModuleCall, length: int) -> Iterator[ModuleCall]:
+    """Yield a call as of [B, T, ...], whether heads come after tokens or before them."""
+    if norm.entered.shape[1] == length:
+        yield norm
+    if norm.entered.ndim == 4 and norm.entered.shape[2] == length:
+        yield _reshaped(norm, lambda x: x.transpose(1, 2))
+
+
+def _gains(call: ModuleCall) -> Tensor | None:
+    """γ of every column, [n]; None where it is no RMS normalization without a shift."""
+    norm = normalization(call.module, call.entered, call.output)
+    if norm is None or norm.centred or norm.shift is not None:
+        return None
+    scale: Tensor = norm.scale
+    return scale.repeat(call.entered.shape[2:].numel() // len(scale))
 
 
 def _keys(matrix: Tensor) -> list[bytes]:

@@ -25,7 +25,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -450,14 +450,6 @@ def _none(reason: str) -> Residual:
     return Residual(Readout(None, reason=reason), no_sum=reason)
 
 
-class _Ran(NamedTuple):
-    """A module that has run: what it got and gave, [N, D] each, None where that is no states."""
-
-    module: nn.Module
-    entered: Tensor | None
-    output: Tensor | None
-
-
 @dataclass(frozen=True)
 class Sublayers:
     """What was found."""
@@ -485,12 +477,12 @@ def find_sublayers(
     items: Sequence[Item],
 ) -> Sublayers:
     """Try with a few tokens what every layer does around its attention."""
-    ran: list[_Ran] = []
+    ran: list[ModuleCall] = []  # what each got and gave [N, D], None where that is no states
     marks: list[int] = []
 
     def keep(call: ModuleCall) -> None:
         entered, output = (_flat(states, network.device) for states in (call.entered, call.output))
-        ran.append(_Ran(call.module, entered, output))
+        ran.append(replace(call, args=(entered,), output=output))
 
     run = WatchedPass((), plan, attended=lambda z: marks.append(len(ran)))
     with torch.no_grad(), calls_of(network.body.modules(), keep), hooking(run):
@@ -508,7 +500,10 @@ def find_sublayers(
 
 
 def _sublayer(
-    attention: int, projection: OutputProjection, earlier: Sequence[_Ran], later: Sequence[_Ran]
+    attention: int,
+    projection: OutputProjection,
+    earlier: Sequence[ModuleCall],
+    later: Sequence[ModuleCall],
 ) -> tuple[Sublayer, nn.Module | None]:
     """One layer's arrangement and the module that gets x."""
     if projection.weight is None:

@@ -89,15 +89,10 @@ def _layers_of(start: Start | None) -> tuple[int, int | None]:
 
 
 class Hooked(Prompted):
-    """A transformers model as a source of attention (:class:`~attnviz.core.source.Source`).
+    """A transformers model as a source of attention (:class:`~attnviz.core.source.Source`)."""
 
-    Attributes:
-        owned: whether attnviz loaded it, so that nobody else's hooks can be in it.
-        folder: where it lies, if attnviz loaded it from there.
-    """
-
-    owned = False
-    folder: Path | None = None
+    owned = False  # whether attnviz loaded it, so that nobody else's hooks can be in it
+    folder: Path | None = None  # where it lies, if attnviz loaded it from there
 
     def __init__(
         self, network: HookedModel, survey: Survey, texts: Texts, name: str, reason: str = ""
@@ -548,18 +543,15 @@ class Hooked(Prompted):
             for weights in real(maps[site], side, items):
                 check_numbers(weights, site)
             padding = targets if site.kind == "decoder" and network.seq2seq else sources
-            site_map = maps.pop(site)
+            site_map, reaches = maps.pop(site), () if site.kind == "cross" else windows
+            reaches = [unrolled[site]] if site in unrolled else reaches
             hand_out(
                 site,
                 site_map.to(network.device),
                 arriving(observers, network.device, site_map),
                 padding=None if bool(padding.all()) else padding,
                 causal=site.kind == "decoder",
-                windows=[unrolled[site]]
-                if site in unrolled
-                else ()
-                if site.kind == "cross"
-                else windows,
+                windows=reaches,
                 everywhere=everywhere if site in unrolled else None,
                 terms=site_terms.get(site),
                 values=values[site][1].to(network.device) if site in values else None,

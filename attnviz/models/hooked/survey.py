@@ -285,7 +285,7 @@ def _survey(network: HookedModel, name: str) -> Survey:
         plan = tuple(zip(hookeds[0].modules, hookeds[0].maps, strict=True))
         if plan:
             remaining = _told(batches[1:], len(batches) + 1, 2 * len(batches))
-            hookeds += [_planned_pass(network, items, plan) for items in remaining]
+            hookeds += [_watched_pass(network, items, WatchedPass([], plan)) for items in remaining]
     items, eager, hooked = batches[0], eagers[0], hookeds[0]
     reason, exactness = hooked.fault, "eager, as transformers returns it"
     if hooked.maps:
@@ -498,24 +498,19 @@ def _eager_pass(network: HookedModel, items: Sequence[Item]) -> Trace:
 def _hooked_pass(network: HookedModel, items: Sequence[Item]) -> Trace:
     register()
     projections = Projections()
-    run = WatchedPass(observers=[], attended=projections.attended)
-    call_maps: dict[Site, Tensor] = {}
-    run.observers = [_Keeper(run, call_maps)]
+    run = WatchedPass([], attended=projections.attended)
     shapes = network.device.type == "meta"
-    try:
-        network.switch(NAME)
-        watching = contextlib.nullcontext() if shapes else projections.watching(network.body)
-        with hooking(run), watching:
-            output = network.run(items)
-    except Exception as error:  # as above
-        return Trace(items, fault=f"the hooked pass failed: {one_line(error)}")
+    with contextlib.nullcontext() if shapes else projections.watching(network.body):
+        trace = _watched_pass(network, items, run)
+    if trace.fault:
+        return trace
     if not run.calls:
         return Trace(items, fault=f"{network.family} layers do not ask for an attention function")
     if run.strangers:
         names = ", ".join(sorted(run.strangers))
         fault = f"{network.family} layers pass {names}, which the hooks do not know"
         return Trace(items, fault=fault)
-    if any(len(weights) != len(items) for weights in call_maps.values()):
+    if any(len(weights) != len(items) for weights in trace.maps.values()):
         return Trace(items, fault=f"{network.family} layers cut their input into pieces")
     sizes = lengths(items)
     kinds: list[SiteKind] = []
@@ -531,7 +526,7 @@ def _hooked_pass(network: HookedModel, items: Sequence[Item]) -> Trace:
         calls = [n for n, call_kind in enumerate(kinds) if call_kind == kind]
         layers = _numbers([run.calls[n].layer for n in calls], depth)
         numbers |= dict(zip(calls, layers, strict=True))
-    maps = {Site(kind, numbers[n]): call_maps[Site("encoder", n)] for n, kind in enumerate(kinds)}
+    maps = {Site(kind, numbers[n]): trace.maps[Site("encoder", n)] for n, kind in enumerate(kinds)}
     modules = tuple(call.module for call in run.calls)
     outputs = projections.by_call
     if not shapes and any(out.weight is None and out.reason != OFFLOADED for out in outputs):
@@ -540,16 +535,15 @@ def _hooked_pass(network: HookedModel, items: Sequence[Item]) -> Trace:
         outputs = [out if out.weight is not None else
                 replace(out, reason=why_unsplit(network.family, out.reason))
                 for out in outputs]  # fmt: skip
-    return Trace(items, maps, _states(output), "", modules, tuple(outputs))
+    return replace(trace, maps=maps, modules=modules, projections=tuple(outputs))
 
 
-def _planned_pass(
-    network: HookedModel, items: Sequence[Item], plan: Sequence[tuple[int, Site]]
-) -> Trace:
-    """One more pass with ours, over layers that are known."""
-    run, maps = WatchedPass([], plan), dict[Site, Tensor]()
+def _watched_pass(network: HookedModel, items: Sequence[Item], run: WatchedPass) -> Trace:
+    """Run a pass with ours, its maps by the sites of its plan or the numbers of its calls."""
+    maps: dict[Site, Tensor] = {}
     run.observers = [_Keeper(run, maps)]
     try:
+        network.switch(NAME)
         with hooking(run):
             output = network.run(items)
         run.check_complete()

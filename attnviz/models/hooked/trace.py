@@ -37,7 +37,7 @@ class ModuleCall:
     module: nn.Module  # it
     args: tuple[Any, ...]  # its arguments
     kwargs: Mapping[str, Any]  # those with names
-    output: Tensor  # what it gave, the first of several
+    output: Any  # what it gave, the first of several; a tensor of most
 
     @property
     def entered(self) -> Any:

@@ -51,13 +51,9 @@ _IMAGE_IDS = ("image_token_id", "image_token_index")
 
 
 class VisionLanguage(Hooked):
-    """A vision-language model; without a picture it reads text as any other.
+    """A vision-language model; without a picture it reads text as any other."""
 
-    Attributes:
-        files: the folder of its processor.
-    """
-
-    files: Path
+    files: Path  # the folder of its processor
     _proof: bool | None = None
 
     @cached_property
@@ -324,26 +320,21 @@ class _Stop(Exception):
     """Ends a pass once the language model was reached."""
 
 
-@contextlib.contextmanager
-def _reaching(body: nn.Module, length: int) -> Iterator[list[Tensor]]:
-    """Keep the first ``inputs_embeds`` [1, length, D] of a part of a model; end the pass there."""
-    reached: list[Tensor] = []
-
-    def entering(module: nn.Module, args: Any, kwargs: Mapping[str, Any]) -> None:
-        embedded = kwargs.get("inputs_embeds")
-        if isinstance(embedded, Tensor) and embedded.shape[:2] == (1, length):  # no tower's own
-            reached.append(embedded.detach().float().cpu())
-            raise _Stop
-
-    with listening([part for part in body.modules() if part is not body], pre_hook=entering):
-        yield reached
-
-
 def embedded(body: nn.Module, length: int, run: Callable[[], Any]) -> Tensor | None:
     """Return what the language model inside ``body`` gets in a pass over so many tokens, [T, D].
 
-    None where that is hidden.
+    It is the first ``inputs_embeds`` of a part of it, at which the pass ends; None where there is
+    none.
     """
-    with _reaching(body, length) as reached, torch.no_grad(), contextlib.suppress(_Stop):
+    reached: list[Tensor] = []
+
+    def entering(module: nn.Module, args: Any, kwargs: Mapping[str, Any]) -> None:
+        embeds = kwargs.get("inputs_embeds")
+        if isinstance(embeds, Tensor) and embeds.shape[:2] == (1, length):  # no tower's own
+            reached.append(embeds.detach().float().cpu())
+            raise _Stop
+
+    parts = [part for part in body.modules() if part is not body]
+    with listening(parts, pre_hook=entering), torch.no_grad(), contextlib.suppress(_Stop):
         run()
     return reached[0][0] if reached else None

@@ -189,15 +189,11 @@ _NEVER = torch.finfo(torch.bfloat16).min / 2
 
 
 class Choosing(TorchFunctionMode):
-    """Hears what is chosen from, inside its ``with`` block.
-
-    Attributes:
-        calls: scores [., ., .] and the places chosen from them, of every such call since they were
-            taken.
-    """
+    """Hears what is chosen from, inside its ``with`` block."""
 
     def __init__(self) -> None:
         super().__init__()
+        # scores [., ., .] and the places chosen from them, of every such call since they were taken
         self.calls: list[tuple[Tensor, Tensor]] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -317,17 +313,21 @@ def informed(observers: Sequence[Observer], unselected: Tensor | None) -> tuple[
     """Give the observers, told which keys were left out, bool [B, 1, T, S]; None for no indexer."""
     if unselected is None:
         return tuple(observers)
-    return tuple(_Selecting(observer, unselected) for observer in observers)
+
+    def change(rows: Rows) -> Rows:
+        queries = slice(rows.start, rows.start + rows.weights.shape[2])
+        return replace(rows, unselected=unselected[:, :, queries])
+
+    return tuple(Handing(observer, change) for observer in observers)
 
 
 @dataclass(frozen=True)
-class _Selecting:
-    """An observer that tells another which keys were left out."""
+class Handing:
+    """An observer that hands blocks on to another, changed."""
 
     observer: Observer
-    unselected: Tensor
+    change: Callable[[Rows], Rows]
 
     def observe(self, rows: Rows) -> None:
         """Hand a block on."""
-        queries = slice(rows.start, rows.start + rows.weights.shape[2])
-        self.observer.observe(replace(rows, unselected=self.unselected[:, :, queries]))
+        self.observer.observe(self.change(rows))

@@ -101,7 +101,6 @@ def portable(
     config = network.config
     named = _ACTIVATIONS.get(config.activation, "gelu_tanh")
     assert config.activation in ACTIVATIONS
-    has_words = isinstance(words, Words)
     return Portable(
         source=info,
         layout=layout,
@@ -117,7 +116,7 @@ def portable(
             name: np.ascontiguousarray(_float32(tensor))
             for name, tensor in _tensors(network, words)
         },
-        words=has_words,
+        words=isinstance(words, Words),
         tied=isinstance(words, Words) and words.table is network.tokens,
         vocabulary=_vocabulary(info.model, tokenizer, reader, config.vocab),
     )

@@ -300,15 +300,22 @@ def fill(
     [1, T, D] by layer, what the feed-forward parts added.
     """
     family, steps = network.config.family, passed.steps
+
+    def closed(norm: Norm, x: Array) -> Array:
+        """Normalize the stream where the family does so behind each sum."""
+        if family.pre_norm:
+            return x
+        step, x = passed.normalized(norm, x)
+        steps.append(step)
+        return x
+
     x = embedded[0][1]
     lib = arrays.of(x)
     for number, (table, values) in enumerate(embedded):
         rows = values.reshape(x.shape)  # of positions the same for every text
         steps.append(_Step(passed.keep(StreamPart("table", rows, table=table))))
         x = x + rows if number else x
-    if not family.pre_norm:
-        step, x = passed.normalized(network.norm, x)
-        steps.append(step)
+    x = closed(network.norm, x)
     for number, layer in enumerate(network.layers):
         site = Site(family.kind, number)
         norm_steps: tuple[_Step, ...] = ()
@@ -325,12 +332,6 @@ def fill(
         wrote = layer.out(lib.cast(z, layer.out.weight.dtype))  # half the precision it is kept in
         out = StreamPart("product", wrote, None, z, layer.out.weight, layer.out.bias)
         steps.append(_Step(passed.keep(out)))
-        x = x + wrote
-        if not family.pre_norm:
-            step, x = passed.normalized(layer.norm_1, x)
-            steps.append(step)
+        x = closed(layer.norm_1, x + wrote)
         steps.append(_Step(passed.keep(StreamPart("product", mlps[number]))))
-        x = x + lib.cast(mlps[number], x.dtype)
-        if not family.pre_norm:
-            step, x = passed.normalized(layer.norm_2, x)
-            steps.append(step)
+        x = closed(layer.norm_2, x + lib.cast(mlps[number], x.dtype))

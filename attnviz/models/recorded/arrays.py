@@ -179,15 +179,11 @@ def named(texts: Sequence[str]) -> Tokens:
     """Tokens by their texts; those that look like a model's own marks are special."""
     wrong = isinstance(texts, str) or not isinstance(texts, Sequence)
     if wrong or not all(isinstance(text, str) for text in texts):
-        of = (
-            ""
-            if wrong
-            else f" of {type(next(t for t in texts if not isinstance(t, str))).__name__}"
-        )
+        types = () if wrong else [type(t).__name__ for t in texts if not isinstance(t, str)]
         raise UsageError(
             "tokens are a list of strings, one for each position, not {}{}",
             type(texts).__name__,
-            of,
+            f" of {types[0]}" if types else "",
             remedy="ids need {tokenizer}",
             tokenizer=...,
         )

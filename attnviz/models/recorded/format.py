@@ -218,9 +218,8 @@ def dump(capture: Capture, suffix: str) -> bytes:
     if len(bits):
         arrays[BITS] = bits
     meta["written"] = sides.queries.written
-    if spans := capture.inputs.sides[
-        kinds[0]
-    ].keys.spans:  # of the text, not of what a decoder says
+    spans = capture.inputs.sides[kinds[0]].keys.spans  # of the text, not of what a decoder says
+    if spans:
         meta["spans"] = [asdict(span) for span in spans]
     if gaps:
         meta["layers"] = gaps

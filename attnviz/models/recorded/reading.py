@@ -255,22 +255,19 @@ def _real(
     """Which positions of one side are no padding: as the file says, or as tokens and weights do."""
     texts, mask = fields[f"{prefix}tokens"], fields.get(prefix + REAL)
     maps = [layer for array in layers for layer in array if layer.shape[-1] == len(tokens)]
-    if mask is not None:
-        try:
+    try:
+        if mask is not None:
             real = validator.real_positions(mask, len(tokens), item, prefix + REAL)
-        except UsageError as error:
-            raise InputError(f"{path}: {error}") from None
-    elif texts.ndim == 2 and "" in texts[item or 0, [0, -1]]:
-        (held,) = np.nonzero(texts[item or 0] != "")
-        real = np.zeros(len(tokens), np.bool_)
-        real[held[0] : held[-1] + 1] = True
-    elif "reach" in meta_of(dict(fields)) or not maps:
-        return np.ones(len(tokens), np.bool_)
-    else:
-        try:
+        elif texts.ndim == 2 and "" in texts[item or 0, [0, -1]]:
+            (held,) = np.nonzero(texts[item or 0] != "")
+            real = np.zeros(len(tokens), np.bool_)
+            real[held[0] : held[-1] + 1] = True
+        elif "reach" in meta_of(dict(fields)) or not maps:
+            return np.ones(len(tokens), np.bool_)
+        else:
             return validator.find_padding(tokens, maps, crossed=crossed, start=True)
-        except UsageError as error:
-            raise InputError(f"{path}: {error}") from None
+    except UsageError as error:
+        raise InputError(f"{path}: {error}") from None
     square = [layer for layer in maps if layer.shape[1] == len(tokens) or crossed]
     validator.check_real(square, real, slice(None) if crossed else real, f"{path}:")
     return real
