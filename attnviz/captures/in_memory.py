@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from attnviz.captures.captured import Captured, captured
 from attnviz.core.capture import Capture
-from attnviz.core.heads import SITE_PREFIX, Site
+from attnviz.core.heads import SITE_PREFIX
 from attnviz.core.interface import interface
 from attnviz.core.media import PATCH, Picture
 from attnviz.core.tokens import Sides, Tokens
@@ -209,7 +209,9 @@ class Watched:
         Raises:
             UsageError: nothing has run.
         """
-        return {name: path for name, (_, path) in self._layers().items()}
+        from attnviz.models.watching import by_name
+
+        return {name: path for name, (_, path) in by_name([*self._watch.paths.items()]).items()}
 
     @contextmanager
     def ablate(self, heads: str, *, gate: Any = 0.0) -> Iterator[None]:
@@ -238,13 +240,6 @@ class Watched:
             )  # fmt: skip
         with self._watch.gating(chosen, gate):
             yield
-
-    def _layers(self) -> dict[str, tuple[Site, str]]:
-        several = len({site.kind for site in self._watch.paths}) > 1
-        return {
-            f"{SITE_PREFIX[site.kind]}:{site.layer}" if several else str(site.layer): (site, path)
-            for site, path in self._watch.paths.items()
-        }
 
     def _named(self, heads: str) -> str:
         """Return a selection by a module's name as one by its layer's number."""

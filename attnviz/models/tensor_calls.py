@@ -14,7 +14,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from inspect import signature
+from functools import partial, wraps
+from inspect import Signature, signature
 from typing import Any
 
 import torch
@@ -168,11 +169,14 @@ _CHECK = "_validate_sdpa_input"  # what FlexAttention calls before anything else
 _FAST = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
 
 
-def sdpa_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a call of ``scaled_dot_product_attention`` by their names."""
-    call = _CALL.bind(*args, **kwargs)
-    call.apply_defaults()
-    return dict(call.arguments)
+def _by_name(call: Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    bound = call.bind(*args, **kwargs)
+    bound.apply_defaults()
+    return dict(bound.arguments)
+
+
+sdpa_arguments, heads_arguments = partial(_by_name, _CALL), partial(_by_name, _HEADS_CALL)
+"""The arguments of a call of either function by their names."""
 
 
 def sdpa_weights(call: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
@@ -207,18 +211,11 @@ def sdpa_weights(call: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
     return weights, allowed & reached(scores, allowed)
 
 
-def heads_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a call of ``multi_head_attention_forward`` by their names."""
-    call = _HEADS_CALL.bind(*args, **kwargs)
-    call.apply_defaults()
-    return dict(call.arguments)
-
-
 def heads_weights(call: Mapping[str, Any]) -> tuple[Tensor, Tensor, tuple[str, ...], bool]:
     """Give the weights of a call of ``multi_head_attention_forward``, head by head, before dropout.
 
-    Returns: weights [B, H, T, S]; allowed keys, bool, as many; the texts of the last keys, which
-    are none of the sequence; whether keys came from another sequence than queries.
+    Weights [B, H, T, S]; allowed keys, bool, as many; the texts of the last keys, which are none of
+    the sequence; whether keys came from another sequence than queries.
     """
     arguments = {**call, "need_weights": True, "average_attn_weights": False, "training": False}
     with torch.no_grad():
@@ -301,8 +298,6 @@ def _twice(
     watched: Callable[[nn.Module], bool],
     running: list[bool],
 ) -> Callable[..., Any]:
-    from functools import wraps
-
     @wraps(forward)
     def run(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
         if running[0] or not watched(module) or not _is_fast(module) or not mode.wanted():

@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import takewhile
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from numpy.typing import NDArray
@@ -46,6 +46,8 @@ from attnviz.models.weight_layout import (
     kin_of,
     tokens_of,
 )
+
+T = TypeVar("T")
 
 _HINTS = {
     3: "; say batch= (how many items) and order='bh' or 'hb', or layout='bqk'",
@@ -195,7 +197,7 @@ class Watch:
     ) -> Capture:
         """One item of a pass as a capture; see :meth:`Watched.capture`."""
         layers = self._layers(index)
-        called = self._names_of(layers)
+        called = by_name(layers)
         chosen = _chosen(called, names)
         maps: dict[Site, NDArray[Any]] = {}
         reach: dict[Site, KeyMask] = {}
@@ -286,15 +288,6 @@ class Watch:
         )
         return number
 
-    @staticmethod
-    def _names_of(layers: list[tuple[Site, Layer]]) -> dict[str, tuple[Site, Layer]]:
-        """Get the layers of a pass by their names: ``3``, and ``cross:3`` where there are kinds."""
-        several = len({site.kind for site, _ in layers}) > 1
-        return {
-            f"{SITE_PREFIX[site.kind]}:{site.layer}" if several else str(site.layer): (site, layer)
-            for site, layer in layers
-        }
-
     def _layers(self, index: int) -> list[tuple[Site, Layer]]:
         """Return the layers of a pass with the kind and number of each."""
         passes = [self._read(run)[0] for run in self._passes]
@@ -349,13 +342,7 @@ class Watch:
         """Get a call, or several of one head each, as a layer; Unread where axes cannot be told."""
         forms = [self._form(call) for call in calls]
         weights, allowed = (
-            torch.cat(
-                [
-                    x if form is None else arranged(x, form)
-                    for x, form in zip(parts, forms, strict=True)
-                ],
-                1,
-            )
+            torch.cat([arranged(x, form) for x, form in zip(parts, forms, strict=True)], 1)
             for parts in ([c.weights for c in calls], [c.allowed for c in calls])
         )
         first = calls[0]
@@ -543,6 +530,15 @@ class Watch:
         if any(part is module for part in self._running):
             while self._running.pop() is not module:
                 pass
+
+
+def by_name(layers: Sequence[tuple[Site, T]]) -> dict[str, tuple[Site, T]]:
+    """Give layers, or what belongs to them, by name: ``3``, ``cross:3`` where there are kinds."""
+    several = len({site.kind for site, _ in layers}) > 1
+    return {
+        f"{SITE_PREFIX[site.kind]}:{site.layer}" if several else str(site.layer): (site, value)
+        for site, value in layers
+    }
 
 
 def _by_call(

@@ -331,8 +331,10 @@ def hinted(
     return (leading, ((shape[1], rest_[0]),), ((shape[2], rest_[1]),))
 
 
-def arranged(x: Tensor, form: Form) -> Tensor:
-    """Return a tensor of a form as [B, H, T, S]."""
+def arranged(x: Tensor, form: Form | None) -> Tensor:
+    """Return a tensor of a form as [B, H, T, S], of which None already is."""
+    if form is None:
+        return x
     sizes = [size for group in form for size, _ in group]
     letters = [letter for group in form for _, letter in group]
     order = [n for letter in "bhqk" for n, mark in enumerate(letters) if mark == letter]

@@ -113,31 +113,16 @@ class Item:
 
 
 class HookedModel:
-    """A transformers model with its weights, in evaluation mode.
+    """A transformers model with its weights, in evaluation mode."""
 
-    Attributes:
-        model: the transformers model, with its LM head if it has one.
-        body: the model without that head.
-        device: where it runs.
-        seq2seq: whether it has an encoder and a decoder.
-        no_logits: why there is no LM head, as the end of a sentence; empty where there is.
-        sample: something to try it on, where it reads no text; None where it does.
-        full_up_to: where it would attend to other keys in longer texts; None where it does not.
-        windows: how it returns the weights of windows; None where it has none.
-        queries: how many learned vectors its decoder reads in place of a text; 0 where it reads one
-        one_by_one: whether texts of different length run one by one, since they change each other
-            in a batch of a model with its own way with padding.
-        converted: a folder for weights that do not fit in memory, and are not stored as they are
-            used; it is gone with the model.
-        masked: whether it is told what is padding, which it may do without where there is none.
-    """
-
-    sample: Item | None = None
-    full_up_to: Limit | None = None
-    windows: Windows | None = None
-    queries = 0
+    sample: Item | None = None  # something to try it on, where it reads no text
+    full_up_to: Limit | None = None  # where it would attend to other keys in longer texts
+    windows: Windows | None = None  # how it returns the weights of windows, where it has some
+    queries = 0  # how many learned vectors its decoder reads in place of a text
+    # whether texts of different length change each other in a batch, since padding is its own
     one_by_one = False
-    masked = True
+    masked = True  # whether it is told what is padding, which it may do without where none is
+    # for weights that do not fit in memory, and are not stored as they are used
     converted: TemporaryDirectory[str] | None = None
 
     def __init__(
@@ -150,11 +135,11 @@ class HookedModel:
         no_logits: str,
         on_device: bool = False,
     ) -> None:
+        # with its LM head if it has one; the body is without it
         self.model = (model if on_device else model.to(device)).eval().requires_grad_(False)
-        self.body = body
-        self.device = device
-        self.seq2seq = seq2seq
-        self.no_logits = no_logits
+        self.body, self.device = body, device
+        self.seq2seq = seq2seq  # whether it has an encoder and a decoder
+        self.no_logits = no_logits  # why there is no LM head, as the end of a sentence
         self.queries = int(seq2seq and "decoder_input_ids" not in self.accepted)
 
     @property

@@ -25,24 +25,19 @@ _UNLIMITED = 1_000_000  # a tokenizer's ``model_max_length`` from here on means 
 
 
 class Texts:
-    """Turns text into tokens, and ids into tokens with readable texts.
-
-    Attributes:
-        max_tokens: the longest sequence the tokenizer was made for, or None.
-        segments: whether its model tells segments apart (``token_type_ids``).
-        files: that it was read from, and all others of the model beside its weights.
-    """
+    """Turns text into tokens, and ids into tokens with readable texts."""
 
     def __init__(
         self, tokenizer: Any, name: str, fault: str = "", folder: Path | None = None
     ) -> None:
-        self.files = SmallFiles(folder)
+        self.files = SmallFiles(folder)  # those of the model beside its weights
         self._tokenizer, self._name, self._fault = tokenizer, name, fault
         self._reader: TokenReader = (
             unnamed_reader() if tokenizer is None else transformers_reader(tokenizer)
         )
         limit = getattr(tokenizer, "model_max_length", None)
         self.max_tokens = int(limit) if limit and limit < _UNLIMITED else None
+        # whether its model tells segments apart
         self.segments = "token_type_ids" in getattr(tokenizer, "model_input_names", ())
 
     def encode(
