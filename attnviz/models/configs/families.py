@@ -237,16 +237,8 @@ def _gated_delta(config: Config) -> LinearState:
     """Return a state for each value head; queries and keys of fewer heads, repeated."""
     key_heads, heads = (_size(config, f"linear_num_{kind}_heads") for kind in ("key", "value"))
     key, value = (_size(config, f"linear_{kind}_head_dim") for kind in ("key", "value"))
-    channels = 2 * key_heads * key + heads * value
-    return LinearState(
-        "gated delta rule",
-        "α",
-        heads,
-        key,
-        value,
-        channels,
-        _size(config, "linear_conv_kernel_dim"),
-    )
+    channels, kernel = 2 * key_heads * key + heads * value, _size(config, "linear_conv_kernel_dim")
+    return LinearState("gated delta rule", "α", heads, key, value, channels, kernel)
 
 
 def _kimi_delta(config: Config) -> LinearState:

@@ -119,7 +119,7 @@ class HookedModel:
     full_up_to: Limit | None = None  # where it would attend to other keys in longer texts
     windows: Windows | None = None  # how it returns the weights of windows, where it has some
     queries = 0  # how many learned vectors its decoder reads in place of a text
-    # whether texts of different length change each other in a batch, since padding is its own
+    # whether texts of different length run one by one, since they change each other in a batch
     one_by_one = False
     masked = True  # whether it is told what is padding, which it may do without where none is
     # for weights that do not fit in memory, and are not stored as they are used

@@ -285,12 +285,9 @@ class Projections:
             return
         weight = output_slices(matrix_of(module), z.shape[2])
         bias = None if module.bias is None else module.bias.detach()
-        error = _error(z, weight, bias, call.output)
-        if error <= (TOLERANCE_LOW if is_low(z.dtype) else TOLERANCE):
-            self.by_call[-1] = OutputProjection(weight, bias)
-        else:
-            reason = f"its output differs from the sum over its heads by {error:.0e} of the largest"
-            self.by_call[-1] = OutputProjection(None, None, reason)
+        reason = "its output differs from the sum over its heads by {:.0e} of the largest"
+        low = is_low(z.dtype)
+        self.by_call[-1] = _proved(z, weight, bias, call.output, reason, low=low)
 
 
 @dataclass
@@ -302,19 +299,17 @@ class HeldProjections:
 
     def passed(self, call: int, passed: Passed) -> None:
         """Prove that Σ_h (z_h ⊙ m_h) W_O^h + b_O is what the linear layer gave."""
-        z, low = passed.z, is_low(passed.z.dtype)
+        z = passed.z
         weight = output_slices(passed.weight.detach(), z.shape[2])
         bias = None if passed.bias is None else passed.bias.detach()
         product = z.detach().float() * passed.factor.float()
-        error = _error(product, weight, bias, passed.output.detach())
-        if error <= (TOLERANCE_LOW if low else TOLERANCE):
-            self.by_call[call] = OutputProjection(weight, bias, held=passed.held)
-            return
         reason = (
-            f"what stands between its heads and W_O is no product of the heads' outputs (its "
-            f"output differs by {error:.0e} of the largest)"
+            "what stands between its heads and W_O is no product of the heads' outputs (its "
+            "output differs by {:.0e} of the largest)"
         )
-        self.by_call[call] = OutputProjection(None, None, reason)
+        output, low = passed.output.detach(), is_low(z.dtype)
+        proved = _proved(product, weight, bias, output, reason, low=low)
+        self.by_call[call] = replace(proved, held=() if proved.weight is None else passed.held)
 
 
 def is_plain(module: Any) -> bool:
@@ -336,14 +331,19 @@ def matrix_of(module: Any) -> Tensor:
     return weight if isinstance(module, nn.Linear) else weight.t()
 
 
-def _error(z: Tensor, weight: Tensor, bias: Tensor | None, output: Tensor) -> float:
-    """Largest |Σ_h z_h W_O^h + b_O - output|, relative to the largest output."""
+def _proved(
+    z: Tensor, weight: Tensor, bias: Tensor | None, output: Tensor, reason: str, *, low: bool
+) -> OutputProjection:
+    """Return W_O where Σ_h z_h W_O^h + b_O is the output; ``reason`` takes the largest error."""
     rows = z.flatten(0, 1).transpose(0, 1).float()  # [H, B * T, d_v]
     total = (rows @ weight.float()).sum(0)
     if bias is not None:
         total += bias.float()
     output = output.reshape(total.shape).float()
-    return float((total - output).abs().max() / output.abs().max().clamp_min(1e-30))
+    error = float((total - output).abs().max() / output.abs().max().clamp_min(1e-30))
+    if error <= (TOLERANCE_LOW if low else TOLERANCE):
+        return OutputProjection(weight, bias)
+    return OutputProjection(None, None, reason.format(error))
 
 
 _WHY: Mapping[str, str] = {

@@ -354,13 +354,9 @@ def _no_sum(sums: Sequence[LayerSum]) -> str:
 
     Layers that mix tokens without attention add to it, as MLPs do.
     """
-    for number, added in enumerate(sums):
-        if isinstance(added.residual, Tensor):
-            return (
-                f"layer {number} multiplies every channel of what enters it with another number "
-                "before it adds to that"
-            )
-    return ""
+    scales = (n for n, added in enumerate(sums) if isinstance(added.residual, Tensor))
+    reason = "multiplies every channel of what enters it with another number before it adds to that"
+    return next((f"layer {number} {reason}" for number in scales), "")
 
 
 def _factors(factors: Sequence[Any]) -> tuple[Any, ...]:

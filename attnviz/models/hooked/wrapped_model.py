@@ -206,8 +206,8 @@ def borrow(model: Any, tokenizer: Any = None) -> Hooked:
     """Take a loaded transformers model as a source of attention."""
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    model, inner, notes = unwrapped(model)
-    tokenizer = inner if tokenizer is None else tokenizer
+    model, reader, notes = unwrapped(model)
+    tokenizer = reader if tokenizer is None else tokenizer
     if not isinstance(model, PreTrainedModel):
         raise UsageError(
             "{model} takes a transformers PreTrainedModel, not {}; give the one that is inside, or "
