@@ -143,9 +143,9 @@ def test_sets_of_heads_are_those_of_whole_passes(
         np.testing.assert_allclose(values, expected, atol=1e-4)
         np.testing.assert_allclose(arrays.to_numpy(bench.values(ends, batch)), expected, atol=1e-5)
     ran.clear()
-    assert np.array_equal(sweep(bench, batch, sets, "noise"), found[: len(sets)])
+    assert np.array_equal(sweep(bench, batch, sets[1:], "noise"), found[1 : len(sets)])
     assert not ran  # what a search has run once it asks for again
-    sweep(bench, batch, sets, "noise", selection="0-2")
+    sweep(bench, batch, sets[1:], "noise", selection="0-2")
     assert ran  # but not where other positions are patched
 
 
