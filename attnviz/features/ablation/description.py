@@ -39,7 +39,7 @@ def parts(result: Ablation, top: int | None = None) -> Iterator[RenderableType]:
     yield EffectsGrid(result)
     effects = result.ranked()
     ranked = effects[: rows_shown(len(effects), top)]
-    yield effects_table(result, ranked)
+    yield EffectsTable(result, ranked)
     if top is None and len(ranked) < len(effects):
         yield Line(f"the first {len(ranked)} of {len(effects):,}; a table has all of them", "dim")
     yield from kept_table(result, ranked)
@@ -83,13 +83,8 @@ class EffectsGrid:
         yield Text("")
 
 
-def effects_table(report: Ablation, effects: Sequence[Effect]) -> RenderableType:
-    """One line for each group: the change by each method, and how sure that is."""
-    return EffectsTable(report, effects)
-
-
 class EffectsTable:
-    """A renderable: the table, without those columns that a console has no room for."""
+    """A renderable: a line for each group, without columns that a console has no room for."""
 
     def __init__(self, report: Ablation, effects: Sequence[Effect]) -> None:
         self.report, self.effects = report, effects

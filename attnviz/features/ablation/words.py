@@ -214,18 +214,8 @@ def notes(
     reference: Reference | None,
     tested: Sequence[Trial],
     noise: float,
-) -> tuple[str, ...]:
-    """Return what to say of a report."""
-    return tuple(_notes(report, roles, reference, tested, noise))
-
-
-def _notes(
-    report: Ablation,
-    roles: Collection[str],
-    reference: Reference | None,
-    tested: Sequence[Trial],
-    noise: float,
 ) -> Iterator[str]:
+    """Yield what to say of a report."""
     if report.partial:
         yield f"Interrupted: only {counted(report.texts, 'text')} measured."
     yield from _texts(report)

@@ -116,13 +116,13 @@ def judged(
     against = np.flatnonzero(matches >= LEAST_MATCHED) if settings.draws else np.empty(0, np.int64)
     columns = np.concatenate([changes, (changes - control)[:, against]], 1)
     rounding = ROUNDING * np.maximum(1.0, np.nanmax(np.abs(values[:, :, 2]), 0, initial=0))
-    rounding, counted = np.concatenate([rounding, rounding[against]]), ~np.isnan(columns)
+    rounding, present = np.concatenate([rounding, rounding[against]]), ~np.isnan(columns)
     family = judge(
-        np.where(counted, columns, 0.0),
-        counted.astype(np.int64),
+        np.where(present, columns, 0.0),
+        present.astype(np.int64),
         names,
         rounding=rounding,
-        size=counted * rounding / ROUNDING,
+        size=present * rounding / ROUNDING,
     )
     indices, effects = {int(number): len(knocks) + n for n, number in enumerate(against)}, []
     size = SMALLEST * np.abs(np.nanmean(values[:, :, 2], 0)) * abs(WORSE[metric])

@@ -216,11 +216,6 @@ def axes(result: Knockout) -> tuple[list[str], list[str]]:
 LITTLE = 0.8  # a control that takes less of the weight deserves a word
 
 
-def notes(result: Knockout) -> tuple[str, ...]:
-    """Return what to say of a result."""
-    return tuple(_notes(result))
-
-
 def _some(result: Knockout, cuts: Sequence[CutEffect], singular: str, plural: str) -> str:
     """So many of all cuts have something."""
     if len(result.effects) == 1:
@@ -232,7 +227,8 @@ def _some(result: Knockout, cuts: Sequence[CutEffect], singular: str, plural: st
     )
 
 
-def _notes(result: Knockout) -> Iterator[str]:
+def notes(result: Knockout) -> Iterator[str]:
+    """Yield what to say of a result."""
     if result.texts > result.clusters:
         yield f"{result.texts:,} texts count as {result.clusters:,}: some are word for word alike."
     if result.clusters < LEAST:

@@ -215,9 +215,9 @@ def _judged(rows: Sequence[tuple[Continuation, ...]]) -> tuple[Resampled, ...]:
     values = [np.array([continuation.log_p for continuation in row]) for row in rows]
     effects = []
     level = 1 - (1 - LEVEL) / (len(rows) - 1)
-    for row, with_it, without in zip(rows[:-1], values[:-1], values[1:], strict=True):
-        effect = float(without.mean() - with_it.mean()) if len(with_it) else None
-        half = _half(with_it, without, level) if len(with_it) >= LEAST else float("nan")
+    for row, with_it, next_one in zip(rows[:-1], values[:-1], values[1:], strict=True):
+        effect = float(next_one.mean() - with_it.mean()) if len(with_it) else None
+        half = _half(with_it, next_one, level) if len(with_it) >= LEAST else float("nan")
         low, high = (None, None)
         if effect is not None and not np.isnan(half):
             low, high = effect - half, effect + half

@@ -171,12 +171,8 @@ def title(result: Thoughts) -> str:
     return f"{model_name(result.source)}: {subject}"
 
 
-def notes(result: Thoughts) -> tuple[str, ...]:
-    """Return what to say of a result."""
-    return tuple(_notes(result))
-
-
-def _notes(result: Thoughts) -> Iterator[str]:
+def notes(result: Thoughts) -> Iterator[str]:
+    """Yield what to say of a result."""
     if result.texts > result.clusters:
         yield f"{result.texts:,} traces count as {result.clusters:,}: some are word for word alike."
     if result.clusters == 1:
