@@ -102,8 +102,6 @@ class InputOptions(Settings, panel=INPUT):
 
     def read(self, model: ModelSettings, *, seed: int | None = None, quiet: bool = False) -> Input:
         """Return what a command looks at."""
-        from attnviz.corpus import lines
-
         self._check_given(model)
         if self.recorded is not None:
             from attnviz.captures.files import read_recorded, read_tokens
@@ -122,7 +120,7 @@ class InputOptions(Settings, panel=INPUT):
             return self._served(self.ids)
         ids = None if self.ids is None else _read_ids(self.ids)
         file = "-" if self.text == "-" else self.file
-        text = self.text if file is None else lines.text(file).strip("\r\n")
+        text = self.text if file is None else _read_text(file)
         say_file(self.text, quiet, *(name for name in ("file", "texts") if hasattr(self, name)))
         prompt = self._prompt(text, ids, seed=getattr(model, "seed", seed))
         if prompt.generate is None or quiet:
@@ -355,6 +353,13 @@ def say_file(text: str | None, quiet: bool, *options: str) -> None:
     else:
         message += "there is no file of that name"
     console.note([message], quiet)
+
+
+def _read_text(name: str) -> str:
+    """Return a file's text, or standard input's; InputError where it cannot be read as UTF-8."""
+    from attnviz.corpus import lines
+
+    return lines.text(name).strip("\r\n")
 
 
 def _read_ids(text: str) -> tuple[int, ...]:
