@@ -21,7 +21,7 @@ from attnviz.statistics.distributions import student_above
 from attnviz.statistics.histogram import BINS, Exact, Spread
 from attnviz.statistics.order import ROUNDING
 from attnviz.statistics.ratios import ratios
-from attnviz.statistics.simultaneous import Bootstrap, largest, off, poisson, width
+from attnviz.statistics.simultaneous import Bootstrap, joint_widths, off, poisson
 
 
 def test_sums_are_exact_and_the_same_in_any_order() -> None:
@@ -437,13 +437,12 @@ def test_by_hand_which_means_take_part() -> None:
     each = np.tile(np.arange(100.0)[:, None], (1, 3))
     each[:4, 1] = np.inf
     each[:9, 2] = np.inf
+    families = [np.ones(3, bool), np.zeros(3, bool)]
     for at_once in (1, 2, 3):
-        most, part = largest(lambda some: each[:, some], np.arange(3), 0.95, at_once)
-        assert part.tolist() == [0, 1]
-        assert np.isinf(most).sum() == 4
-        assert width(most, 0.95) == 99
-    assert len(largest(lambda some: each[:, some], np.arange(0), 0.95, 2)[0]) == 0
-    assert np.isnan(width(np.zeros(0), 0.95))
+        [(means, maxima, width)] = joint_widths(lambda ids: each[:, ids], families, 0.95, at_once)
+        assert means.tolist() == [0, 1]
+        assert np.isinf(maxima).sum() == 4
+        assert width == 99
     error, least = np.array([[1.0, 0.4, 0.4, np.nan]]), np.ones(4)
     apart = np.array([[3.0, 3.0, 0.9, np.nan]])
     assert off(apart, error, least).tolist() == [[3.0, np.inf, 0.0, 0.0]]
