@@ -581,6 +581,8 @@ def score_texts(
     def sums(batch: Sequence[Inputs]) -> Sums:
         return score_batch(source, batch).total()
 
-    longest = max(map(padded, batches), default=0)
-    totals = run_passes(sums, batches, source.concurrent, longest, tokens)
+    # functions of a user need not bear to be called by several threads
+    concurrent = 0 if any(score.user for score in SCORES.values()) else source.concurrent
+    largest = max(map(padded, batches), default=0)
+    totals = run_passes(sums, batches, concurrent, largest, tokens)
     return sum(totals, Sums.zero(len(source.layout))).of(source.layout)
