@@ -79,7 +79,7 @@ def attend_unchecked(
     """
     _check_shapes(query, key, value)
     query, key, value = fed(donors, query, key, value)
-    padding = None if padding is None else padding[: len(query)]  # of runs that are told apart yet
+    padding = None if padding is None else padding[: len(query)]  # runs may not be told apart yet
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     masks = Masks(query.shape[2], key.shape[2], query, mask, padding, causal, window)
     plain = not observers and softcap is None and sinks is None and cuts is None

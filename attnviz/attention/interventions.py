@@ -107,9 +107,8 @@ def _controlled(
     if cut.method == "zero":
         possible = uncut_sum >= lost_sum
     else:
-        mass = (
-            1.0 if cut.method == "mask" else lost_sum + uncut_sum
-        )  # a sink shares what is lost before
+        # a sink shares what is lost before
+        mass = 1.0 if cut.method == "mask" else lost_sum + uncut_sum
         spare = mass - 2 * lost_sum
         possible = (uncut_sum > lost_sum) & (spare > SPARE)
         uncut = uncut * ((mass - lost_sum) / xp.where(possible, spare, 1.0))

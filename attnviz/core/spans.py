@@ -224,7 +224,7 @@ def _matched(query: SpanQuery, text: str, regions: Sequence[Range]) -> Iterator[
 
 
 def no_span(name: str, existing: Iterable[str]) -> UsageError:
-    """Give what to raise where no text has a span of a name, but spans of those that are known."""
+    """Give what to raise where no text has a span of a name, only those of ``existing``."""
     if names := ", ".join(existing):
         return UsageError("no text has a span {!r}; choose from {}", name, names)
     return UsageError("no text has a span {!r}; name one with {span}", name, span=...)

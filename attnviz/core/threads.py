@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar, copy_context
 from functools import cache
@@ -169,16 +169,17 @@ def side_by_side(do: Callable[[T], V], items: Sequence[T], count: int) -> Iterat
 
 
 def run_passes(
-    do: Callable[[T], V], items: Sequence[T], concurrent: int, tokens: int, most: int
-) -> list[V]:
+    do: Callable[[T], V], items: Sequence[T], concurrent: int, largest: int, tokens: int
+) -> Generator[V, None, None]:
     """Do something with each of some items by passes of a model, and give the results in order.
 
     ``concurrent``: how many of its passes may run at once, of one thread each where several do;
-    ``tokens``: of the largest pass; ``most``: of all that run at once.
+    ``largest``: tokens of the largest pass; ``tokens``: of all that run at once. Who stops before
+    the last result closes the iterator.
     """
-    count = min(concurrent, at_once(), ASIDE, len(items), most // max(tokens, 1))
+    count = min(concurrent, at_once(), ASIDE, len(items), tokens // max(largest, 1))
     with one_thread() if count > 1 else nullcontext():
-        return list(side_by_side(do, items, count))
+        yield from side_by_side(do, items, count)
 
 
 def limited() -> bool:

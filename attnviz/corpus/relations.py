@@ -309,7 +309,7 @@ def _arc(*arcs: str) -> Callable[[TokenTraits], Bools]:
 
 
 def _followed(traits: TokenTraits) -> Bools:
-    """Return the token before is punctuation."""
+    """Whether the token before is punctuation."""
     followed = np.zeros(len(traits.words), np.bool_)
     followed[1:] = traits.punctuation[:-1]
     return followed

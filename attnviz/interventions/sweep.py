@@ -106,7 +106,7 @@ def sweep_trials(
         full,
         tokens=tokens,
         on_progress=on_progress,
-        aside=0 if metric.user is not None else source.concurrent,
+        concurrent=0 if metric.user is not None else source.concurrent,
     )
 
 
@@ -163,7 +163,7 @@ def affordable(source: Source, metric: Metric) -> int:
     return int(min(max(room // (4 * (width + vocabulary)), 128), 8192))
 
 
-def of_each(tokens: int, concurrent: int) -> int:
+def pass_tokens(tokens: int, concurrent: int) -> int:
     """Return the tokens of a pass at most: a part of those of all, where several may run at once.
 
     The same on any machine and in any process, since the last bits of a product may depend on how
@@ -198,18 +198,18 @@ def sweep(
     tokens: int = TOKENS,
     width: int = 0,
     on_progress: Callable[[int], None] = lambda count: None,
-    aside: int = 0,
+    concurrent: int = 0,
 ) -> list[V]:
     """Measure a batch with each intervention.
 
     ``value`` takes what a run gives, the intervention's number and how many tokens were not run
     again; ``baseline`` has the states or the past that passes begin with; ``width`` is V where
-    logits of all positions are kept; ``on_progress`` gets how many more are done; ``aside``:
+    logits of all positions are kept; ``on_progress`` gets how many more are done; ``concurrent``:
     how many passes, then smaller ones whoever runs them, may run side by side where each has one
     thread.
     """
     room = padded(batch)
-    pass_size = max(1, of_each(tokens, aside) // room)
+    pass_size = max(1, pass_tokens(tokens, concurrent) // room)
     if width:
         pass_size = min(pass_size, max(1, ROOM // (room * width)))
 
@@ -232,16 +232,16 @@ def sweep(
     passes = list(grouped([intervention.layer for intervention in interventions], pass_size))
     values: dict[int, V] = {}
     within = max(1, tokens // (pass_size * room))  # passes that have no more than these tokens
-    measured = threads.side_by_side(measure, passes, min(beside(aside), within))
+    measured = threads.side_by_side(measure, passes, min(beside(concurrent), within))
     for (_, numbers), results in zip(passes, measured, strict=True):
         values |= zip(numbers, results, strict=True)
         on_progress(len(numbers))
     return [values[number] for number in range(len(interventions))]
 
 
-def beside(aside: int) -> int:
-    """How many passes run side by side, of a source that can have so many."""
-    return min(aside, threads.at_once(), threads.ASIDE) if threads.limited() else 1
+def beside(concurrent: int) -> int:
+    """How many passes run side by side, of a source that can have ``concurrent`` ones."""
+    return min(concurrent, threads.at_once(), threads.ASIDE) if threads.limited() else 1
 
 
 def joined(parts: Sequence[ForwardRequest]) -> ForwardRequest:

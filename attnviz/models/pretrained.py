@@ -53,12 +53,12 @@ def load(
     located = locate(model) if isinstance(model, str) else model
     if device == "auto" and placement.plain and backend != "hooked" and native.is_small(located):
         device = "cpu"  # over before a GPU is ready, and torch imported
-    target, precision = resolve(device, dtype, located.precision)
+    device_name, precision = resolve(device, dtype, located.precision)
     if untrained is None:
-        return _load(located, target, precision, backend, None, reads, placement)
+        return _load(located, device_name, precision, backend, None, reads, placement)
     control = Control(untrained, scale)
     name = f"{called(located.name)}, {control.title}"
-    source = _load(replace(located, name=name), target, precision, backend, control, reads)
+    source = _load(replace(located, name=name), device_name, precision, backend, control, reads)
     exactness = f"{RANDOM}; {source.info.exactness}"
     source.info = replace(source.info, exactness=exactness)
     return source
@@ -66,7 +66,7 @@ def load(
 
 def _load(
     located: Located,
-    target: str,
+    device_name: str,
     precision: str,
     backend: Choice,
     control: Control | None,
@@ -83,7 +83,7 @@ def _load(
         backend = "hooked"
     if backend != "hooked":
         try:
-            return native.load(located, target, precision, control)
+            return native.load(located, device_name, precision, control)
         except native.Unsupported as error:
             reason = f"not the native backend: {error}"
     if backend == "native":
@@ -94,7 +94,7 @@ def _load(
 
     from attnviz.models import hooked
 
-    device, dtype = torch.device(target), torch_dtype(precision)
+    device, dtype = torch.device(device_name), torch_dtype(precision)
     return hooked.load(
         located.folder, located.name, device, dtype, reason, control, reads, placement,
         located.adapter,

@@ -103,12 +103,12 @@ class Recorder:
         self, batch: Sequence[Inputs], requested: Iterable[Site | Head] | None = None
     ) -> None:
         self._batch = tuple(batch)
-        self._wanted: dict[Site, set[int] | None] | None = None if requested is None else {}
+        self._requested: dict[Site, set[int] | None] | None = None if requested is None else {}
         for item in requested or ():
-            assert self._wanted is not None
+            assert self._requested is not None
             if not isinstance(item, Head):
-                self._wanted[item] = None
-            elif (indices := self._wanted.setdefault(item.site, set())) is not None:
+                self._requested[item] = None
+            elif (indices := self._requested.setdefault(item.site, set())) is not None:
                 indices.add(item.index)
         self._kept: dict[Site, tuple[int, ...]] = {}
         self._maps: list[dict[Site, NDArray[np.floating[Any]]]] = [{} for _ in self._batch]
@@ -119,11 +119,11 @@ class Recorder:
 
     def observe(self, rows: Rows) -> None:
         """Copy one block into the maps of every item."""
-        if self._wanted is not None and rows.site not in self._wanted:
+        if self._requested is not None and rows.site not in self._requested:
             return
         _, heads, count, width = rows.weights.shape
         allowed = to_numpy(_allowed(rows))
-        weights_of, indices = rows.weights, self._wanted and self._wanted[rows.site]
+        weights_of, indices = rows.weights, self._requested and self._requested[rows.site]
         if indices and len(indices) < heads:
             listed = self._kept[rows.site] = tuple(sorted(indices))
             heads, weights_of = len(listed), rows.weights[:, listed]
@@ -581,6 +581,8 @@ def score_texts(
     def sums(batch: Sequence[Inputs]) -> Sums:
         return score_batch(source, batch).total()
 
-    longest = max(map(padded, batches), default=0)
-    totals = run_passes(sums, batches, source.concurrent, longest, tokens)
+    # functions of a user need not bear to be called by several threads
+    concurrent = 0 if any(score.user for score in SCORES.values()) else source.concurrent
+    largest = max(map(padded, batches), default=0)
+    totals = run_passes(sums, batches, concurrent, largest, tokens)
     return sum(totals, Sums.zero(len(source.layout))).of(source.layout)

@@ -28,15 +28,15 @@ class TileObserver:
         self, heads: Iterable[Head], size: int, rows: range, keys: range, keep: int = 0
     ) -> None:
         self._size, self._rows, self._keys, self._keep = size, rows, keys, keep
-        self._wanted: dict[Site, list[int]] = {}
+        self._indices: dict[Site, list[int]] = {}
         for head in sorted(set(heads)):
-            self._wanted.setdefault(head.site, []).append(head.index)
+            self._indices.setdefault(head.site, []).append(head.index)
         self._kept: dict[Site, _Layer] = {}
 
     def observe(self, rows: Rows) -> None:
         """Add one block."""
         site = rows.site
-        if site not in self._wanted:
+        if site not in self._indices:
             return
         first, last = _overlap(rows.start, rows.weights.shape[2], self._rows)
         key_start, key_stop = _overlap(rows.key_start, rows.weights.shape[3], self._keys)
@@ -44,7 +44,7 @@ class TileObserver:
             return
         queries = slice(first - rows.start, last - rows.start)
         keys = slice(key_start - rows.key_start, key_stop - rows.key_start)
-        indices = self._wanted[site]
+        indices = self._indices[site]
         complete = len(indices) == rows.weights.shape[1]
         chosen = slice(None) if complete else indices  # all without a copy
         weights = to_torch(rows.weights[0, chosen, queries, keys]).float()
@@ -66,7 +66,7 @@ class TileObserver:
         return {
             Head(site, index): layer.map(n, self._keys.start)
             for site, layer in self._kept.items()
-            for n, index in enumerate(self._wanted[site])
+            for n, index in enumerate(self._indices[site])
         }
 
     def allowed(self) -> Mapping[Site, NDArray[np.bool_]]:
@@ -86,12 +86,12 @@ class _Layer:
     """The tiles of some heads of a layer."""
 
     def __init__(self, heads: int, size: int, rows: range, keys: range, keep: int) -> None:
-        tall, across = (-(-len(side) // size) for side in (rows, keys))
+        down, across = (-(-len(side) // size) for side in (rows, keys))
         self.size, self.keep, self.width = size, keep, len(keys)
-        self.largest = torch.zeros(heads, tall, across)
-        self.sums = torch.zeros(heads, tall, across, dtype=torch.float64)
-        self.allowed = torch.zeros(tall, across, dtype=torch.bool)
-        self.unselected = torch.zeros(tall, across, dtype=torch.bool)
+        self.largest = torch.zeros(heads, down, across)
+        self.sums = torch.zeros(heads, down, across, dtype=torch.float64)
+        self.allowed = torch.zeros(down, across, dtype=torch.bool)
+        self.unselected = torch.zeros(down, across, dtype=torch.bool)
         self.keys = torch.full((heads, len(rows), keep), -1, dtype=torch.int32)
         self.weights = torch.zeros(heads, len(rows), keep)
 

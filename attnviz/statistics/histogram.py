@@ -219,7 +219,7 @@ class Spread:
         self.counts += other.counts
 
     def quantiles(self, levels: tuple[float, ...] = (0.25, 0.5, 0.75)) -> Floats:
-        """[len(at), K], the middle of the bin that each quantile lies in; NaN without any value."""
+        """[L, K], the middle of the bin that each of L quantiles lies in; NaN without any value."""
         below = self.counts.cumsum(1, dtype=np.int64)
         total = below[:, -1]
         quantiles = np.full((len(levels), len(total)), np.nan)
@@ -250,8 +250,8 @@ def spread(keys: Keys) -> Keys:
 def cells(keys: Keys, width: int = WIDTH) -> NDArray[np.int64]:
     """Return the cells of n things, int64 [DEPTH, n], in the flat memory of one sketch."""
     with np.errstate(over="ignore"):
-        bits = [spread(keys + np.uint64(row + 1) * _ODD) % np.uint64(width) for row in range(DEPTH)]
-    rows: NDArray[np.int64] = np.stack(bits).astype(np.int64)
+        hashes = (spread(keys + np.uint64(row + 1) * _ODD) for row in range(DEPTH))
+        rows: NDArray[np.int64] = np.stack([h % np.uint64(width) for h in hashes]).astype(np.int64)
     return rows + width * np.arange(DEPTH)[:, None]
 
 

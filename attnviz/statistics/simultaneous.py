@@ -106,9 +106,9 @@ def joint_widths(
 
     The families hold together in ``level`` of the draws; means are numbered in the flat array.
     """
-    families = [part for part in parts if part.any()]
-    inside = 1 - (1 - level) / max(len(families), 1)
-    for family in families:
+    present = [part for part in parts if part.any()]
+    inside = 1 - (1 - level) / max(len(present), 1)
+    for family in present:
         maxima, means = largest(votes, np.flatnonzero(family), inside, at_once)
         quantile = float(np.quantile(maxima, inside, method="higher")) if len(maxima) else np.nan
         yield means, maxima, quantile if np.isfinite(quantile) else np.nan

@@ -52,8 +52,8 @@ def assert_role(
         raise UsageError(f"{head} is {len(chosen)} heads; assert the role of one")
     scored, origin = _scored(source, name, texts)
     (tested,) = (scores for scores in scored if scores.head == chosen[0])
-    evidence = next((role for role in tested.roles if role.name == name), None)
-    if evidence is not None and (at_least is None or (evidence.evidence.mean or 0.0) >= at_least):
+    assigned = next((role for role in tested.roles if role.name == name), None)
+    if assigned is not None and (at_least is None or (assigned.evidence.mean or 0.0) >= at_least):
         return
     ranked = [(_best(scores, name), scores.head) for scores in scored if scores.head != tested.head]
     reach = sorted((entry for entry in ranked if entry[0] is not None), reverse=True)
@@ -86,7 +86,7 @@ def _best(scores: HeadScores, role: str) -> float | None:
 
 def _no_role(
     source: Source,
-    scores: HeadScores,
+    tested: HeadScores,
     role: str,
     at_least: float | None,
     origin: str,
@@ -95,17 +95,17 @@ def _no_role(
 ) -> str:
     """Return what is said of a head without a role."""
     name = source.layout.name
-    measured = [_said(part.score, scores.scores.get(part.score)) for part in ROLES[role].evidence]
+    measured = [_said(part.score, tested.scores.get(part.score)) for part in ROLES[role].evidence]
     needs = [f"{e.score} of {e.mean:g} and {e.lift:g} times chance" for e in ROLES[role].evidence]
     requirement = f"{' or '.join(needs)}, and no other role's targets with as much"
     if at_least is not None:
         requirement += f"; and a score of {at_least:g}"
     active = ", ".join(f"{role.title} {role.evidence.mean or 0:.2f}" for role in instead)
     showing = ", ".join(f"{name(head)} {mean:.2f}" for mean, head in reach[:_NAMED])
-    verb = "shows too little" if any(r.name == role for r in scores.roles) else "does not show"
+    verb = "shows too little" if any(r.name == role for r in tested.roles) else "does not show"
     return "\n".join(
         [
-            f"head {name(scores.head)} of {source.info.model} {verb} {role} on {origin}:",
+            f"head {name(tested.head)} of {source.info.model} {verb} {role} on {origin}:",
             f"  measured: {'; '.join(measured)}",
             f"  asked for: {requirement}",
             f"  it shows: {active or 'no role'}",
@@ -152,11 +152,11 @@ def assert_same_heads(
         raise AssertionError(_moved(changed, moved, within, path))
 
 
-def _other_tokens(baseline: Heads, current: Heads) -> str:
+def _other_tokens(expected: Heads, result: Heads) -> str:
     """Return the tokens of the baseline where they are others; empty where they are the same."""
-    if dict(baseline.tokens) == dict(current.tokens):
+    if dict(expected.tokens) == dict(result.tokens):
         return ""
-    texts = [sides.queries.texts for sides in baseline.tokens.values()][-1]
+    texts = [sides.queries.texts for sides in expected.tokens.values()][-1]
     return f"{len(texts)} tokens ({'|'.join(texts)[:60]}…)"
 
 

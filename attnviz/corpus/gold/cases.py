@@ -170,7 +170,7 @@ class Pointing:
         for number, choices in enumerate(candidates or ()):
             allowed = choices[:width, :width]
             eligible[number, : len(allowed), : len(allowed)] &= allowed
-        self._other = arrays.array(eligible[:, None])
+        self._eligible = arrays.array(eligible[:, None])
         self._alike = candidates is None  # whether both directions have the same candidates
         self._hits: dict[Site, NDArray[np.int64]] = {}
         self._sites = tuple(dict.fromkeys(head.site for head in layout))
@@ -181,7 +181,7 @@ class Pointing:
         if maps is None:
             return
         xp = arrays.of(maps).xp
-        self._other = eligible = arrays.converted(self._other, maps)
+        self._eligible = eligible = arrays.converted(self._eligible, maps)
         ahead = xp.where(eligible, maps, -1.0)
         behind = ahead if self._alike else xp.where(eligible.swapaxes(2, 3), maps, -1.0)
         pointed = xp.stack([ahead.argmax(3), behind.argmax(2)], 2)  # [B, H, 2, W]

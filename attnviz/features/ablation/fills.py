@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -81,10 +82,10 @@ class Means:
 
     def add(self, source: Source, batches: Sequence[Sequence[Inputs]]) -> None:
         """Take in batches of reference texts."""
-        take = partial(self._of_batch, source)
-        longest = max(map(padded, batches), default=0)
-        for layers in run_passes(take, batches, source.concurrent, longest, ASIDE * TOKENS):
-            for layer in layers:
+        measure, largest = partial(self._of_batch, source), max(map(padded, batches), default=0)
+        passes = run_passes(measure, batches, source.concurrent, largest, ASIDE * TOKENS)
+        with closing(passes):  # those of all batches are too large to be kept
+            for layer in chain.from_iterable(passes):
                 self._take(*layer)
 
     @staticmethod

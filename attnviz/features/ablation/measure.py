@@ -40,7 +40,7 @@ from attnviz.interventions.sweep import (
     Intervention,
     ablations,
     baseline,
-    of_each,
+    pass_tokens,
     sweep_trials,
 )
 from attnviz.scoring.observe import observe
@@ -88,7 +88,7 @@ class Plan:
 
     def batches(self, source: Source, lengths: Sequence[int]) -> list[tuple[int, ...]]:
         """Return the numbers of texts of these lengths in batches, each for one pass of a model."""
-        return batches(lengths, of_each(self.tokens, source.concurrent))
+        return batches(lengths, pass_tokens(self.tokens, source.concurrent))
 
     def is_named(self, method: Method, head: Head) -> bool:
         """Whether a head has a rule whatever text is measured."""

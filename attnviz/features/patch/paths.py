@@ -29,7 +29,7 @@ from attnviz.core.threads import one_thread_for, side_by_side
 from attnviz.errors import ModelError, SelectionError
 from attnviz.features.patch.result import Direction, Side
 from attnviz.features.patch.runs import PatchBench, PatchRun, RunPair
-from attnviz.interventions.sweep import beside, grouped, of_each
+from attnviz.interventions.sweep import beside, grouped, pass_tokens
 from attnviz.scoring.select import select
 
 Mlps = Literal["frozen", "free"]
@@ -172,12 +172,12 @@ def sweep(
 ) -> NDArray[np.float64]:
     """Return the metric of every path's run, float64 [paths, N]."""
     base, source = runs.base(direction), bench.source
-    aside = 0 if bench.metric.function is not None else source.concurrent
-    count = beside(aside)
+    concurrent = 0 if bench.metric.function is not None else source.concurrent
+    count = beside(concurrent)
     senders = list(dict.fromkeys(path.sender for path in paths))
     entered = _Entered(source, (base, runs.donor(direction)), mlps, senders, count)
     room = len(base.batch) * base.states[0].shape[1]
-    at_once = max(1, of_each(tokens, aside) // room)
+    at_once = max(1, pass_tokens(tokens, concurrent) // room)
     last = len(base.states) - 1
 
     def measured(group: tuple[tuple[int, Side], list[int]]) -> NDArray[np.float64]:

@@ -201,7 +201,7 @@ def sweep(
     base, source = runs.base(direction), bench.source
     patches = _Patches(source, runs, direction, marked(runs, direction, selection), fill)
     users = bench.metric.function is not None or fill is not None
-    aside = 0 if users else source.concurrent
+    concurrent = 0 if users else source.concurrent
 
     def run(batch: Sequence[Inputs], request: ForwardRequest) -> Output:
         ends = np.tile(base.at, len(batch) // len(base.batch))
@@ -222,7 +222,7 @@ def sweep(
         interventions = [patches.one(trials[n]) for n in single]
         start = Output(states=base.states)
         results = sweep_interventions(
-            run, base.batch, interventions, metric, start, tokens=tokens, aside=aside
+            run, base.batch, interventions, metric, start, tokens=tokens, concurrent=concurrent
         )
         values[single] = np.concatenate(results)
     room = max(1, tokens // (len(base.batch) * max(item.length for item in base.batch)))
@@ -230,13 +230,13 @@ def sweep(
     for first in range(0, len(ordered), room):
         chunk = ordered[first : first + room]
         key = (direction, trials[chunk[0][0]].target.component, selection)
-        reached = runs.reached.setdefault(key, {}) if aside else {}
+        reached = runs.reached.setdefault(key, {}) if concurrent else {}
         rows = patches.by_layer(
             [trials[alike[0]] for alike in chunk],
             lambda batch, request: metric(run(batch, request)),
             reached,
-            pass_size=1 if aside else room,
-            count=beside(aside),
+            pass_size=1 if concurrent else room,
+            count=beside(concurrent),
         )
         for alike, row in zip(chunk, rows, strict=True):
             values[alike] = row

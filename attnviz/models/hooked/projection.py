@@ -216,7 +216,7 @@ class Passage(TorchFunctionMode):
         return factor.expand(beside.shape).reshape(begun.z.shape)
 
     def _taken(self, state: _Followed, weight: Tensor, bias: Tensor | None, out: Tensor) -> Tensor:
-        """Return a linear layer has taken it: that is W_O."""
+        """Say what a linear layer has taken: that layer is W_O."""
         begun = self._begun
         assert begun is not None
         self._begun, self._followed, self._kinds = None, {}, {}

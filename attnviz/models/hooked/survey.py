@@ -610,7 +610,7 @@ def _states(output: Mapping[str, Any]) -> Tensor | None:
 
 
 def _kind(maps: Maps, items: Sequence[Item]) -> SiteKind:
-    """Return a single stack in which no query sees a later key is a decoder."""
+    """Tell a decoder, a single stack in which no query sees a later key, from an encoder."""
     item_maps = [item for weights in maps.values() for item in real(weights, "encoder", items)]
     ahead = any(bool(weights.triu(1).any()) for weights in item_maps)
     return "encoder" if ahead or items[0].length == 1 else "decoder"

@@ -23,6 +23,7 @@ from attnviz.interventions import metrics
 from attnviz.interventions.sweep import ablations, baseline, sweep_trials
 from attnviz.models.controls import FreshConfig
 from attnviz.models.demo import DEMOS
+from attnviz.scoring import scores as score_functions
 from attnviz.scoring.observe import score_texts
 from attnviz.scoring.select import Group, every_head
 
@@ -318,6 +319,10 @@ def test_batches_side_by_side_give_the_same_bits(gpt2, monkeypatch) -> None:
     assert all(np.array_equal(one[name], other[name]) for name in one)
     assert score_texts(light, batches, 2 * max(x.length for (x,) in batches)) == scores
     assert counts[-1] == 2
+    own = replace(score_functions.SCORES["top"], user="a function")
+    monkeypatch.setitem(score_functions._REGISTERED, "top", own)
+    score_texts(light, batches)
+    assert counts[-1] == 0, "functions of users are called by one thread"
 
 
 def test_how_near_fills_are_is_measured_with_one_thread(gpt2, monkeypatch) -> None:
