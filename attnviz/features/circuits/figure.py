@@ -81,7 +81,7 @@ def build(report: Circuits, top: int, dpi: float) -> Figure:
 def _draw(
     axes: Axes, report: Circuits, edges: list[Edge], spacing: tuple[float, float], width: float
 ) -> None:
-    """Nodes and arrows, in inches; ``apart`` from head to head and from layer to layer."""
+    """Nodes and arrows, in inches; ``spacing`` from head to head and from layer to layer."""
     step, rise = spacing
     places: dict[Head, tuple[float, float]] = {}
     (kind,) = report.layout.kinds

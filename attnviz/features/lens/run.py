@@ -61,7 +61,7 @@ def readings(
     length: int,
     top: int,
 ) -> Readings:
-    """Read states [L + 1, P, D], compared with the logits ``own`` [P, V]; ``targets`` int64 [P]."""
+    """Read states [L + 1, P, D], compared with ``model_logits`` [P, V]; ``targets`` int64 [P]."""
     layers, width, _ = states.shape
     lib = arrays.of(model_logits)
     last = lib.log_softmax(lib.cast(model_logits, lib.float32)).clip(_LEAST)

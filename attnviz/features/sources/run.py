@@ -265,7 +265,7 @@ def _mix(reason: Reason, other_key: Against) -> Floats:
 
 
 def mean_of(scores: Floats, mask: NDArray[np.bool_], *, weighted: bool) -> Floats:
-    """Give the factors on ``scores`` [R, S] that make the mean of ``some`` keys, row by row."""
+    """Give the factors on ``scores`` [R, S] that make the mean of keys in ``mask``, by row."""
     if weighted:
         masked = np.where(mask, scores, -np.inf)
         powers = np.exp(masked - masked.max(1, keepdims=True))
@@ -303,7 +303,7 @@ def _reads(
     inputs: Inputs,
     side: records.ScoreSide,
 ) -> Iterator[records.ReadToken]:
-    """List the tokens that the strongest earlier heads of one side read; ``other`` [d]."""
+    """List the tokens that the strongest earlier heads of one side read; ``baseline`` [d]."""
     heads = [part.origin.head for part in result.side(side) if part.origin.head is not None]
     token = result.query if side == "query" else result.key
     for head in heads[:READERS]:
