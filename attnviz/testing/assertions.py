@@ -52,8 +52,8 @@ def assert_role(
         raise UsageError(f"{head} is {len(chosen)} heads; assert the role of one")
     scored, origin = _scored(source, name, texts)
     (tested,) = (scores for scores in scored if scores.head == chosen[0])
-    evidence = next((role for role in tested.roles if role.name == name), None)
-    if evidence is not None and (at_least is None or (evidence.evidence.mean or 0.0) >= at_least):
+    head_role = next((role for role in tested.roles if role.name == name), None)
+    if head_role is not None and (at_least is None or (head_role.evidence.mean or 0.0) >= at_least):
         return
     ranked = [(_best(scores, name), scores.head) for scores in scored if scores.head != tested.head]
     reach = sorted((entry for entry in ranked if entry[0] is not None), reverse=True)
