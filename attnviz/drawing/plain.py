@@ -99,7 +99,7 @@ _CALLS = ("set_xlim", "set_ylim", "set_xticks", "set_yticks", "set_xlabel", "set
 
 
 class Axes:
-    """A part of a figure with units of its own; ``place`` is left, top, width, height in pixels."""
+    """A part of a figure with units of its own; ``bounds``: left, top, width, height in pixels."""
 
     spines = xaxis = yaxis = _Fixed()
 

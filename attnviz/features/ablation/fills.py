@@ -391,16 +391,16 @@ def probed(source: Source, tested: Sequence[Trial], over: MeanOver) -> Reference
     position sequences of different lengths are in both: a mean over all of them is in neither.
     Means and donors are of different sequences, so that the two methods do not err together.
     """
-    donors, *means = (list(probe(source, n * PROBE_SEEDS)) for n in range(1, 2 + MEANS_OF))
+    donors, *trials = (list(probe(source, n * PROBE_SEEDS)) for n in range(1, 2 + MEANS_OF))
     lengths = list(dict.fromkeys(trial.inputs.length for trial in tested))
 
     def of_length(length: int, candidates: Iterable[Trial]) -> list[Inputs]:
         return [trial.inputs for trial in candidates if trial.inputs.length == length]
 
     pools = tuple(
-        Pool.of(source, of_length(n, chain(*means)), over, of_length(n, donors)) for n in lengths
+        Pool.of(source, of_length(n, chain(*trials)), over, of_length(n, donors)) for n in lengths
     )
-    count = len(of_length(lengths[0], chain(*means)))
+    count = len(of_length(lengths[0], chain(*trials)))
     return Reference(
         pools,
         tuple(lengths.index(trial.inputs.length) for trial in tested),

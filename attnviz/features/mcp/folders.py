@@ -53,8 +53,8 @@ class Folders:
         if name in _NAMES:
             return name
         with system_errors(ModelError, f"cannot read {name[:80]!r}"):
-            path_ = Path(name).expanduser()
-            local = path_.is_absolute() or path_.exists() or (self.allowed[0] / path_).exists()
+            typed = Path(name).expanduser()
+            local = typed.is_absolute() or typed.exists() or (self.allowed[0] / typed).exists()
         if not local and not name.startswith("."):
             return name  # of the hub, of which only the cache is asked
         folder = self._inside(name)
