@@ -26,9 +26,8 @@ from attnviz.features.mcp.folders import Folders
 from attnviz.features.mcp.results import ResultStore
 from attnviz.models.demo import DEMOS
 from attnviz.models.device import DTYPES
-from attnviz.scoring import roles, scores
 from attnviz.web.written import read_page
-from tests import ROOT, checkpoints, forking
+from tests import ROOT, checkpoints, forking, registered
 from tests.cli.test_dtypes import LINES
 from tests.cli.test_fuzz_readers import COUNT, JUNK, Attempt, mutated, mutated_json, try_all
 from tests.cli.test_saved import page_of
@@ -158,9 +157,7 @@ def plugin(random: Random, originals: Path) -> object:
         with redirect_stdout(out), redirect_stderr(err):
             code = main(["heads", "a b c a", "--plugin", str(path), "--json"])
     finally:
-        for known in NAMES:
-            scores._REGISTERED.pop(known, None)
-            roles._REGISTERED.pop(known, None)
+        registered.forget()
     assert code in (0, 1, 2), err.getvalue()
     if code:
         raise av.UsageError(err.getvalue().strip().splitlines()[-1])

@@ -141,7 +141,7 @@ def test_logits_of_a_patch_are_the_models_own_where_it_scales_them(folders: Any)
     source = tiny("cohere", folders)
     batch = [source.prepare(Prompt(ids=LONG))]
     bench = PatchBench(source, metric_of("loss", []))
-    _, logits = bench.forward(batch, torch.tensor([len(LONG) - 1]))
+    logits = bench.logits(bench.forward(batch, torch.tensor([len(LONG) - 1]))[1])
     truth = source.forward(batch, (), ForwardRequest(logits=True)).logits[0, -1]
     torch.testing.assert_close(logits[0], truth, rtol=1e-5, atol=1e-5)
 
