@@ -19,10 +19,10 @@ TESTS = Path(__file__).parent
 PACKAGE = TESTS.parent / "attnviz"
 
 CEILINGS = {
-    "modules": 510,
-    "lines of the package": 117_809,
-    "lines of tests": 75_040,
-    "vague names": 400,
+    "modules": 500,
+    "lines of the package": 117_069,
+    "lines of tests": 75_010,
+    "vague names": 394,
 }
 """What the project may not outgrow: whoever removes lines lowers these, and nobody raises them."""
 
