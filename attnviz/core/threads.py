@@ -177,7 +177,7 @@ def run_passes(
     ``largest``: tokens of the largest pass; ``tokens``: of all that run at once. Who stops before
     the last result closes the iterator.
     """
-    count = min(concurrent, at_once(), ASIDE, len(items), tokens // max(largest, 1))
+    count = min(concurrent, at_once(), len(items), tokens // max(largest, 1))
     with one_thread() if count > 1 else nullcontext():
         yield from side_by_side(do, items, count)
 
@@ -188,9 +188,9 @@ def limited() -> bool:
 
 
 def at_once() -> int:
-    """How many passes of one thread may run at once: one a processor, or as many as asked for."""
+    """How many passes of one thread may run at once: one a processor or as asked, or ASIDE."""
     limits = [int(number) for name in ASKED if (number := os.environ.get(name, "")).isdigit()]
-    return max(1, min([cores(), *limits]))
+    return max(1, min([ASIDE, cores(), *limits]))
 
 
 def threads() -> tuple[object, ...]:

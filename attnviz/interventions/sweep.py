@@ -241,7 +241,7 @@ def sweep(
 
 def beside(concurrent: int) -> int:
     """How many passes run side by side, of a source that can have ``concurrent`` ones."""
-    return min(concurrent, threads.at_once(), threads.ASIDE) if threads.limited() else 1
+    return min(concurrent, threads.at_once()) if threads.limited() else 1
 
 
 def joined(parts: Sequence[ForwardRequest]) -> ForwardRequest:

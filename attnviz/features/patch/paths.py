@@ -24,6 +24,7 @@ from attnviz.captures.trials import Activations
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
 from attnviz.core.heads import Head, Layout, Site
+from attnviz.core.prompt import padded
 from attnviz.core.source import Donor, ForwardRequest, Kept, Part, Source, Start
 from attnviz.core.threads import one_thread_for, side_by_side
 from attnviz.errors import ModelError, SelectionError
@@ -176,8 +177,7 @@ def sweep(
     count = beside(concurrent)
     senders = list(dict.fromkeys(path.sender for path in paths))
     entered = _Entered(source, (base, runs.donor(direction)), mlps, senders, count)
-    room = len(base.batch) * base.states[0].shape[1]
-    at_once = max(1, pass_tokens(tokens, concurrent) // room)
+    at_once = max(1, pass_tokens(tokens, concurrent) // padded(base.batch))
     last = len(base.states) - 1
 
     def measured(group: tuple[tuple[int, Side], list[int]]) -> NDArray[np.float64]:

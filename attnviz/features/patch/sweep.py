@@ -14,7 +14,7 @@ from attnviz.captures.trials import Activations, predicted
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
 from attnviz.core.heads import Head, Layout, Site
-from attnviz.core.prompt import Inputs
+from attnviz.core.prompt import Inputs, padded
 from attnviz.core.source import Donor, ForwardRequest, Output, Part, Source, Start
 from attnviz.core.spans import EVERY
 from attnviz.core.threads import side_by_side
@@ -225,7 +225,7 @@ def sweep(
             run, base.batch, interventions, metric, start, tokens=tokens, concurrent=concurrent
         )
         values[single] = np.concatenate(results)
-    room = max(1, tokens // (len(base.batch) * max(item.length for item in base.batch)))
+    room = max(1, tokens // padded(base.batch))
     ordered = [sets[key] for key in sorted(sets)]
     for first in range(0, len(ordered), room):
         chunk = ordered[first : first + room]
