@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,83 +13,72 @@ from attnviz.core.capture import Capture
 from attnviz.core.interface import interface
 from attnviz.core.prompt import Prompt, Reply
 from attnviz.core.provenance import Made
-from attnviz.core.tokens import Tokens
 from attnviz.corpus import texts
 from attnviz.errors import InputError, Setting, UsageError
 from attnviz.models import recorded
-from attnviz.models.recorded import arrays
+from attnviz.models.recorded import arrays, other_tools
 from attnviz.models.recorded.arrays import ArrayOptions
+from attnviz.models.recorded.other_tools import Imported, Sequences
+from attnviz.models.recorded.reading import Stored
+from attnviz.models.recorded.validator import find_problems, refuse
 
 _PLAIN = ArrayOptions()
 
 
 def read_recorded(recording: Any, tokens: Any = None, options: ArrayOptions = _PLAIN) -> Captured:
-    """Attention that any tool has recorded; arguments and errors as for :func:`attnviz.read`."""
+    """Attention that any tool has recorded; arguments and errors as for :func:`attnviz.read`.
+
+    ``recording`` may be a file that is open already, see :func:`other_tools.open_recording`.
+    """
     capture = recording if isinstance(recording, Capture) else _recorded(recording, tokens, options)
     return captured(with_picture(capture, options.picture, options.grid))
 
 
 def _recorded(source: Any, tokens: Any, options: ArrayOptions) -> Capture:
     """:func:`read_recorded` without a picture."""
-    from attnviz.models.recorded import other_tools
-
     queries, keys, axes = axes_of(tokens, options)
     if isinstance(source, str | Path):
-        return _read(Path(source), queries, keys, axes)
+        source = other_tools.open_recording(Path(source))
+    if isinstance(source, Stored):
+        if queries is not None or keys is not None or axes.kind is not None:
+            raise UsageError(
+                "{} is a recording, which has its own tokens; leave out {tokens}",
+                source.path, tokens=...,
+            )  # fmt: skip
+        for name in ("layout", "mask", "attention_mask", "decoder_attention_mask"):
+            if getattr(axes, name) is not None:
+                raise UsageError(
+                    "{} is a recording, whose fields say this (docs/recording.md); leave out {}",
+                    source.path, Setting(name),
+                )  # fmt: skip
+        return source.capture(axes.item, sinks=axes.sinks)
     if hasattr(source, "sequence_attributions"):
         raise UsageError("attributions are read from files; save them with Inseq's save()")
     if isinstance(source, Mapping) and any(source.get(name) is not None for name in arrays.NAMES):
         if queries is None:
             raise UsageError("a model's output does not hold its tokens; add {tokens}", tokens=...)
         return arrays.from_arrays(source, queries, keys, options=axes)
-    return other_tools.imported(source).capture(tokens=queries, source_tokens=keys, options=axes)
-
-
-def _read(path: Path, queries: Tokens | None, keys: Tokens | None, axes: ArrayOptions) -> Capture:
-    from attnviz.models.recorded import other_tools
-
-    if other_tools.is_recording(path):
-        if queries is not None or keys is not None or axes.kind is not None:
-            raise UsageError(
-                "{} is a recording, which has its own tokens; leave out {tokens}", path, tokens=...
-            )
-        for name in ("layout", "mask", "attention_mask", "decoder_attention_mask"):
-            if getattr(axes, name) is not None:
-                raise UsageError(
-                    "{} is a recording, whose fields say this (docs/recording.md); leave out {}",
-                    path, Setting(name),
-                )  # fmt: skip
-        return recorded.load(path, axes.item, sinks=axes.sinks)
-    recording = other_tools.find(path, axes.item)
-    if path.suffix == recorded.JSON:  # one of its sequences is chosen already
-        axes = replace(axes, item=None)
-    return recording.capture(path.name, tokens=queries, source_tokens=keys, options=axes)
+    if not isinstance(source, Imported | Sequences):
+        source = other_tools.imported(source)
+    sequence = source.sequence(axes.item)
+    return sequence.capture(tokens=queries, source_tokens=keys, options=axes)
 
 
 def read_items(path: Path) -> Iterator[Capture | InputError]:
     """Every item of recorded attention, ours or another tool's, one at a time."""
-    from attnviz.models.recorded import other_tools
-
     try:
-        if other_tools.is_recording(path):
-            yield from recorded.load_all(path)
-            return
-        count = other_tools.items(path)
+        source = other_tools.open_recording(path)
+        count = source.items
+        if isinstance(source, Stored):  # what is wrong with all of its items is said once
+            refuse(find_problems(source.fields), str(path))
     except InputError as error:
         yield error
         return
     for item in range(count):
         try:
-            yield read_recorded(path, options=ArrayOptions(item=item if count > 1 else None))
+            yield read_recorded(source, options=ArrayOptions(item=item if count > 1 else None))
         except InputError as error:
             yield error
-
-
-def read_tokens(path: Path) -> Tokens:
-    """Get the texts of tokens in a file, a JSON list or one a line; InputError for what is none."""
-    from attnviz.models.recorded import other_tools
-
-    return other_tools.read_tokens(path)
 
 
 @interface

@@ -104,8 +104,9 @@ class InputOptions(Settings, panel=INPUT):
         """Return what a command looks at."""
         self._check_given(model)
         if self.recorded is not None:
-            from attnviz.captures.files import read_recorded, read_tokens
+            from attnviz.captures.files import read_recorded
             from attnviz.models.recorded.arrays import ArrayOptions
+            from attnviz.models.recorded.other_tools import read_tokens
 
             files = self.tokens or ()
             if len(files) > 2:

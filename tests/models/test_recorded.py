@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file as save_safetensors
 
 import attnviz as av
+from attnviz.captures.files import read_items
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.prompt import Inputs
@@ -333,15 +334,11 @@ def test_fewer_rows_than_items(tmp_path: Path) -> None:
     batch = weights(2, 3, 2, 4, 4)
     words = [["a", "b", "c", "d"]]
     path = store(tmp_path / "b.npz", attentions=batch, tokens=np.array(words * 2))
-    found = list(recorded.load_all(path))
-    assert [type(one) for one in found] == [Capture, Capture, InputError]
+    found = list(read_items(path))
+    assert [isinstance(one, Capture) for one in found] == [True, True, False]
     assert "tokens has 2 rows, too few for item 2" in str(found[2])
-    path = store(
-        tmp_path / "f.npz",
-        attentions=batch,
-        tokens=np.array(words * 3),
-        special=np.zeros((2, 4), bool),
-    )
+    flags = np.zeros((2, 4), bool)
+    path = store(tmp_path / "f.npz", attentions=batch, tokens=np.array(words * 3), special=flags)
     with pytest.raises(InputError, match=r"special: expected shape \[3, 4\]"):
         recorded.load(path, 0)
 

@@ -14,10 +14,10 @@ from attnviz.core.interface import interface
 from attnviz.core.result import FileProblem
 from attnviz.errors import AttnvizError, InputError, UsageError
 from attnviz.features.check.result import FileCheck, ModuleCheck
-from attnviz.models.recorded import other_tools
 from attnviz.models.recorded.arrays import ArrayOptions
-from attnviz.models.recorded.format import JSON, read_fields
-from attnviz.models.recorded.reading import count_items, read_item
+from attnviz.models.recorded.format import JSON
+from attnviz.models.recorded.other_tools import open_recording
+from attnviz.models.recorded.reading import Stored, read_item
 from attnviz.models.recorded.validator import damaged, find_in_weights, find_problems
 
 D_MODEL, HEADS = 24, 4
@@ -107,42 +107,41 @@ def _silence() -> Iterator[None]:
 
 
 def _file(path: Path) -> FileCheck:
-    if not other_tools.is_recording(path):
-        return _foreign(path)
+    source = open_recording(path)
+    if not isinstance(source, Stored):  # another tool's: whether its first item can be read
+        items = source.items
+        single = ArrayOptions(item=0 if items > 1 else None)
+        sequence = source.sequence(single.item)
+        try:
+            return _made(path, sequence.format, [], read_recorded(sequence, options=single), items)
+        except InputError as error:
+            wrong = [FileProblem("", "attention weights that can be read", str(error))]
+        return _made(path, sequence.format, wrong, None, items)
     try:
-        fields = read_fields(path)
+        fields = source.fields
     except InputError as error:
         if path.suffix != JSON or "is damaged" not in str(error):
             raise
-        return _made(path, "recording", (damaged(error, str(path)),), None, 1)
-    items = count_items(fields)
+        return _made(path, source.format, [damaged(error, str(path))], None, 1)
     wrong = list(find_problems(fields))
     wrong += find_in_weights(fields) if wrong else ()
-    captures: list[Capture | None] = []
-    for item in range(0 if wrong else items):
+    captures: list[Capture] = []
+    for item in range(0 if wrong else source.items):
         try:
-            captures.append(read_item(path, fields, item, wrong.append))
+            read = read_item(path, fields, item)
         except AttnvizError as error:
             line = str(error).removeprefix(f"{path}: ")
-            location = f"item {item}" if items > 1 else ""
-            wrong.append(FileProblem(location, "a recording that can be read", line))
-    return _made(path, "recording", tuple(wrong), None if wrong else captures[0], items)
-
-
-def _foreign(path: Path) -> FileCheck:
-    """Another tool's file: whether it can be read."""
-    items = other_tools.items(path)
-    source = other_tools.find(path, 0 if items > 1 else None)
-    try:
-        capture = read_recorded(path, options=ArrayOptions(item=0 if items > 1 else None))
-    except InputError as error:
-        wrong = (FileProblem("", "attention weights that can be read", str(error)),)
-        return _made(path, source.format, wrong, None, items)
-    return _made(path, source.format, (), capture, items)
+            location = f"item {item}" if source.items > 1 else ""
+            read = [FileProblem(location, "a recording that can be read", line)]
+        if isinstance(read, Capture):
+            captures.append(read)
+        else:
+            wrong += read
+    return _made(path, source.format, wrong, None if wrong else captures[0], source.items)
 
 
 def _made(
-    path: Path, format: str, wrong: tuple[FileProblem, ...], capture: Capture | None, items: int
+    path: Path, format: str, wrong: list[FileProblem], capture: Capture | None, items: int
 ) -> FileCheck:
     shapes: dict[str, tuple[int, ...]] = {}
     for site, maps in capture.maps.items() if capture is not None else ():
@@ -150,7 +149,7 @@ def _made(
     return FileCheck(
         file=path.name,
         format=format,
-        problems=wrong,
+        problems=tuple(wrong),
         shapes=shapes,
         items=items,
         notes=capture.inputs.notes if capture is not None else (),

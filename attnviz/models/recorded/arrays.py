@@ -26,7 +26,7 @@ from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError
 from attnviz.models.recorded import validator
 from attnviz.models.recorded.layouts import Layers, read_layers, refuse_beams
-from attnviz.models.recorded.reading import without_padding
+from attnviz.models.recorded.reading import kind_of, without_padding
 from attnviz.models.recorded.validator import (
     ENDS,
     HALF,
@@ -35,8 +35,7 @@ from attnviz.models.recorded.validator import (
     Bool,
     Part,
     length_problems,
-    raising,
-    report_all,
+    refuse,
     sum_problems,
     weight_problems,
 )
@@ -140,7 +139,8 @@ def from_arrays(
     kinds: dict[SiteKind, Layers] = {}
     real: dict[SiteKind, tuple[Bool, Bool]] = {}
     for stated, layers in read.items():
-        kind = stated or _kind(layers, own_real)
+        written = layers.prompt is not None
+        kind = stated or ("decoder" if written else kind_of(layers.maps, own_real))
         kinds[kind] = layers
         sequence = source_real if kind == "encoder" and several else own_real
         real[kind] = (sequence, source_real if kind == "cross" else sequence)
@@ -158,11 +158,11 @@ def from_arrays(
         for number, layer in enumerate(layers.maps):
             site, (queries, keys) = Site(kind, number), real[kind]
             part = Part(f"{kind} layer {number}", (), *map(np.flatnonzero, (queries, keys)))
-            cut = _cut(layer, queries, keys)
+            cut = validator.cut_padding(layer, queries, keys)
             _check(cut, part, sides[kind], layers.low[number], options.sinks)
             allowed = _allowed(options, kind, several, number, layer.shape)
             if allowed is not None:
-                allowed = _cut(allowed, queries, keys)
+                allowed = validator.cut_padding(allowed, queries, keys)
                 validator.check_mask(cut, allowed, part.name)
                 reach[site] = KeyMask.of(allowed, sink=options.sinks)
             maps[site] = cut
@@ -257,16 +257,6 @@ def _check_sizes(kind: SiteKind | None, layers: Layers) -> None:
             "{}layers differ in queries × keys: {}; give those of one size, with their own tokens",
             f"{kind} " if kind else "", ", ".join(groups),
         )  # fmt: skip
-
-
-def _kind(layers: Layers, real: Bool) -> SiteKind:
-    """Of which kind a single stack is: a decoder's where no query sees a later key."""
-    if layers.prompt is not None:
-        return "decoder"
-    if real.sum() < 2:  # a single token says nothing
-        return "encoder"
-    visible = (seen_keys(_cut(layer, real, real)) for layer in layers.maps)
-    return "encoder" if any(np.triu(keys, 1).any() for keys in visible) else "decoder"
 
 
 def _generated(
@@ -411,13 +401,6 @@ def _lengthened(mask: Any, read: Mapping[SiteKind | None, Layers], length: int) 
     return np.concatenate([array, extension], -1)[..., :length]
 
 
-def _cut(layer: Array, queries: Bool, keys: Bool) -> Array:
-    """Give the rows and keys of [H, T, S] that are no padding; the layer where they do not fit."""
-    if layer.shape[-2:] != (len(queries), len(keys)):
-        return layer
-    return validator.cut_padding(layer, queries, keys)
-
-
 def _allowed(
     options: ArrayOptions, kind: SiteKind, several: bool, layer: int, shape: tuple[int, ...]
 ) -> Bool | None:
@@ -442,11 +425,9 @@ def _allowed(
 
 def _check(layer: Array, part: Part, sides: Sides, low: bool, sinks: bool) -> None:
     """Raise InputError unless a layer fits the tokens and its rows are distributions."""
-    report = raising("")
-    report_all(length_problems(part, layer.shape, sides), report)
-    report_all(weight_problems(layer, part, None), report)
-    tolerance = HALF_TOLERANCE if low else SUM_TOLERANCE
-    report_all(sum_problems(layer, part, tolerance, sink=sinks), report)
+    refuse(length_problems(part, layer.shape, sides))
+    refuse(weight_problems(layer, part, None))
+    refuse(sum_problems(layer, part, HALF_TOLERANCE if low else SUM_TOLERANCE, sink=sinks))
 
 
 def sides_of(

@@ -53,10 +53,10 @@ BITS = "reach_bits"
 Array = NDArray[Any]
 
 
-def read_fields(path: Path) -> dict[str, Array]:
-    """Return the fields of a file that the format knows, as arrays."""
+def read_fields(path: Path, document: Any = None) -> dict[str, Array]:
+    """Return the fields of a file that the format knows, as arrays; ``document``: of JSON."""
     if path.suffix == JSON:
-        return read_document_fields(path)
+        return _document_fields(read_document(path) if document is None else document, path)
     if path.suffix not in SUFFIXES:
         raise InputError(f"cannot read {path}: recorded attention is .npz or .safetensors")
     fields = read_arrays(path, names())
@@ -163,12 +163,12 @@ def is_recording(document: Any) -> bool:
     return isinstance(document, dict) and document.get("schema") == Recording.schema
 
 
-def read_document_fields(path: Path) -> dict[str, Array]:
-    """Read a recording in JSON as the arrays of a ``.npz`` file; InputError for another document.
+def _document_fields(document: Any, path: Path) -> dict[str, Array]:
+    """Return a recording in JSON as the arrays of a ``.npz`` file; InputError for another document.
 
     Also for a damaged one, and one whose lists are of unequal length.
     """
-    recording = Recording.from_dict(read_document(path), str(path))
+    recording = Recording.from_dict(document, str(path))
     arrays: dict[str, Array] = {}
     for field in fields(recording):
         value = getattr(recording, field.name)

@@ -21,7 +21,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,7 @@ from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, UsageError, system_errors
 from attnviz.files import contents, inflated, open_regular
 from attnviz.models.containers import (
+    check_file,
     check_packed,
     list_arrays,
     read_array,
@@ -47,6 +48,7 @@ from attnviz.models.recorded import arrays, format, layouts
 from attnviz.models.recorded.arrays import ArrayOptions
 from attnviz.models.recorded.format import BY_KIND, JSON, PLAIN, SUFFIXES
 from attnviz.models.recorded.layouts import sizes_of
+from attnviz.models.recorded.reading import Stored
 from attnviz.models.text import marked
 
 Layers = Mapping[int, Any]
@@ -69,10 +71,17 @@ class Imported:
     # a model's output, or whatever else has the axes of one, in place of ``layers``
     output: Any = None
     layout: str | None = None  # the axes of an array, where the format tells
+    name: str = ""  # of the file
+    chosen: bool = False  # whether it is one of several items already
 
+    @property
     def items(self) -> int:
         """How many items the batch has; 1 where it is none."""
         return sizes_of(next(iter(self._given().values())), None)[2]
+
+    def sequence(self, item: int | None) -> Imported:
+        """Return what holds an item: this itself, of which :meth:`capture` takes it."""
+        return self
 
     def _given(self) -> dict[SiteKind | None, Any]:
         """Return the layers of every kind, in order."""
@@ -84,7 +93,6 @@ class Imported:
 
     def capture(
         self,
-        name: str = "",
         *,
         tokens: Tokens | None = None,
         source_tokens: Tokens | None = None,
@@ -108,8 +116,9 @@ class Imported:
         else:
             attentions = {_name(kind): layers for kind, layers in by_kind.items()}
         capture = arrays.from_arrays(
-            attentions, queries, keys, options=replace(options, layout=layout),
-            model=f"{self.format} ({name})" if name else self.format,
+            attentions, queries, keys,
+            options=replace(options, layout=layout, item=None if self.chosen else options.item),
+            model=f"{self.format} ({self.name})" if self.name else self.format,
         )  # fmt: skip
         inputs = replace(capture.inputs, notes=(*capture.inputs.notes, *notes))
         capture = replace(capture, inputs=inputs)
@@ -257,10 +266,24 @@ def is_inseq(document: Any) -> bool:
     return isinstance(_plain(document), dict) and "sequence_attributions" in _plain(document)
 
 
-def count_sequences(document: Any) -> int:
-    """How many sequences it holds."""
-    attributions = _plain(document)["sequence_attributions"] if is_inseq(document) else None
-    return len(attributions) if isinstance(attributions, list) else 0
+@dataclass(frozen=True)
+class Sequences:
+    """What Inseq has saved: one sequence or several, each read when it is asked for."""
+
+    document: Any
+    path: Path
+    format: ClassVar[str] = "Inseq attributions"
+
+    @property
+    def items(self) -> int:
+        """How many sequences there are, 1 at least."""
+        attributions = _plain(self.document)["sequence_attributions"]
+        return len(attributions) or 1 if isinstance(attributions, list) else 1
+
+    def sequence(self, item: int | None) -> Imported:
+        """Return the attention of one of them."""
+        chosen = from_inseq(self.document, layouts.choose_item(self.items, item), str(self.path))
+        return replace(chosen, name=self.path.name)
 
 
 def from_inseq(document: Any, item: int, name: str) -> Imported:
@@ -313,7 +336,7 @@ def _inseq_sequence(sequence: dict[str, Any], name: str) -> Imported:
     cut = marked(target.texts[:queries])
     notes = (PART,) if first else ()
     keys = source if crossed is not None else None
-    return Imported("Inseq attributions", layers, cut, keys, notes, layout="hqk")
+    return Imported(Sequences.format, layers, cut, keys, notes, layout="hqk", chosen=True)
 
 
 def _inseq_layers(array: Array, first: int, rows: int, keys: int) -> Layers:
@@ -403,7 +426,7 @@ def from_server(document: Mapping[str, Any], name: str) -> Imported:
     tokens = Tokens(tuple(texts), written=total - prompt)
     return Imported(
         f"attention of a vLLM server's {str(document.get('model') or 'model')[:80]}",
-        {"decoder": layers}, tokens, notes=(UNNAMED, _SERVED_NOTE), layout="hqk",
+        {"decoder": layers}, tokens, notes=(UNNAMED, _SERVED_NOTE), layout="hqk", chosen=True,
     )  # fmt: skip
 
 
@@ -440,21 +463,11 @@ _LONGEST = 64 << 20  # bytes of a file of tokens
 _SHAPE = re.compile(r" \[[\d, ]*\]$")
 
 
-def is_recording(path: Path) -> bool:
-    """Whether a file is in attnviz's own format, or claims to be, and no other tool's."""
-    if _is_folder(path) or path.suffix not in (*SUFFIXES, JSON):
-        return False
-    if path.suffix == JSON:
-        return format.is_recording(format.read_document(path))
-    if not path.is_file():
-        return True  # which says so
-    present = _names(path)
-    return bool({*PLAIN, *BY_KIND} & set(present)) or not attention_names(present)
-
-
-def find(path: Path, item: int | None = None) -> Imported:
-    """Return the attention in a file or folder of another tool."""
-    if _is_folder(path):
+def open_recording(path: Path) -> Stored | Imported | Sequences:
+    """Open a file or folder of recorded attention: attnviz's own, or another tool's."""
+    with system_errors(InputError, f"cannot read {path}"):  # for a name that no file can have
+        folder = path.is_dir()
+    if folder:
         return _folder(path)
     suffix = path.suffix.lower()
     if suffix not in KNOWN:
@@ -462,14 +475,18 @@ def find(path: Path, item: int | None = None) -> Imported:
             f"cannot read {path}: attention is recorded in {', '.join(KNOWN)} or a folder of .npy"
         )
     if suffix == JSON:
-        return _json(path, item)
+        return _json(path)
     if suffix in TORCH:
         return imported(_torch(path), path.name)
     if suffix == ".npy":
         return imported(read_array(path), path.name)
-    names = set(attention_names(_names(path)))
+    check_file(path)
+    present = [_SHAPE.sub("", entry) for entry in list_arrays(path)]
+    names = set(attention_names(present))
+    if not names or {*PLAIN, *BY_KIND} & set(present):
+        return Stored(path)
     read = read_arrays(path, names) if suffix == ".npz" else read_tensors(path, names)
-    return from_names(read)
+    return replace(from_names(read), name=path.name)
 
 
 def imported(value: Any, name: str = "") -> Imported:
@@ -477,15 +494,15 @@ def imported(value: Any, name: str = "") -> Imported:
     tensors = getattr(value, "cache_dict", value)  # TransformerLens
     if isinstance(tensors, Mapping):
         if not any(tensors.get(name) is not None for name in arrays.NAMES):
-            return from_names(tensors)
+            return replace(from_names(tensors), name=name)
         texts = tensors.get("tokens")
         listed = isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts)
         tokens = arrays.named(list(texts)) if listed and texts else None
-        return Imported("a model's output", output=tensors, tokens=tokens)
+        return Imported("a model's output", output=tensors, tokens=tokens, name=name)
     if isinstance(value, list | tuple) or is_array(value):
         if not len(value):
             raise InputError(f"{name or 'this list'} holds no layers; give at least one")
-        return Imported("layers in a list", output=value)
+        return Imported("layers in a list", output=value, name=name)
     raise UsageError(
         "no attention can be read from {}; give a path, a cache or dictionary of tensors, or a "
         "list of layers",
@@ -511,33 +528,18 @@ def read_tokens(path: Path) -> Tokens:
     return arrays.named(listed)
 
 
-def _is_folder(path: Path) -> bool:
-    """Whether it is one; InputError for a name that no file can have."""
-    with system_errors(InputError, f"cannot read {path}"):
-        return path.is_dir()
-
-
-def _names(path: Path) -> list[str]:
-    return [_SHAPE.sub("", entry) for entry in list_arrays(path)]
-
-
-def _json(path: Path, item: int | None) -> Imported:
-    read = format.read_document(path)
-    if is_served(read):
-        return from_server(_response(read), path.name)
-    if not is_inseq(read):
-        raise InputError(
-            f"{path} is no recorded attention: neither a recording (schema "
-            f"{format.Recording.schema}) nor saved by Inseq"
-        )
-    return from_inseq(read, layouts.choose_item(max(count_sequences(read), 1), item), str(path))
-
-
-def items(path: Path) -> int:
-    """How many items a file or folder of another tool holds; raises as :func:`find`."""
-    if not _is_folder(path) and path.suffix.lower() == JSON:
-        return count_sequences(format.read_document(path)) or 1
-    return find(path).items()
+def _json(path: Path) -> Stored | Imported | Sequences:
+    document = format.read_document(path)
+    if format.is_recording(document):
+        return Stored(path, document)
+    if is_served(document):
+        return replace(from_server(_response(document), path.name), name=path.name)
+    if is_inseq(document):
+        return Sequences(document, path)
+    raise InputError(
+        f"{path} is no recorded attention: neither a recording (schema {format.Recording.schema}) "
+        "nor saved by Inseq"
+    )
 
 
 def _torch(path: Path) -> Any:
@@ -576,4 +578,4 @@ def _folder(path: Path) -> Imported:
         result = from_names(
             {file.stem: read_array(file) for file in files}, "NumPy arrays in a folder"
         )
-    return replace(result, tokens=tokens, source_tokens=source)
+    return replace(result, tokens=tokens, source_tokens=source, name=path.name)

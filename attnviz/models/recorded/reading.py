@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 import msgspec
 import numpy as np
@@ -18,6 +19,7 @@ from attnviz.core.heads import Layout, Mean, Site, SiteKind
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo, called
 from attnviz.core.quantities import QUANTITIES
+from attnviz.core.result import FileProblem
 from attnviz.core.spans import Span, check_apart
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError, cut
@@ -39,11 +41,10 @@ from attnviz.models.recorded.format import (
 )
 from attnviz.models.recorded.validator import (
     Part,
-    Report,
     find_problems,
     length_problems,
-    raising,
-    report_all,
+    refusal,
+    refuse,
     sum_problems,
     tolerance_of,
     weight_problems,
@@ -56,47 +57,43 @@ _MOST_VERSIONS = 20
 Bool = NDArray[np.bool_]
 
 
-def load(path: Path, item: int | None = None, *, sinks: bool = False) -> Capture:
-    """Read recorded attention."""
-    capture = read_item(path, read_fields(path), item, raising(str(path)), sinks=sinks)
-    assert capture is not None  # the first problem is raised
-    return capture
+@dataclass(frozen=True)
+class Stored:
+    """A file in attnviz's own format, which holds one item or several."""
+
+    path: Path
+    document: Any = None  # what was read of JSON
+    format: ClassVar[str] = "recording"
+
+    @cached_property
+    def fields(self) -> Mapping[str, Array]:
+        """Every field as an array; InputError where they cannot be read."""
+        return read_fields(self.path, self.document)
+
+    @property
+    def items(self) -> int:
+        """How many items the batch has; 1 where it is none."""
+        batches = [self.fields[name] for name in (*PLAIN, *BY_KIND) if name in self.fields]
+        return int(batches[0].shape[1]) if batches and batches[0].ndim == 5 else 1
+
+    def capture(self, item: int | None = None, *, sinks: bool = False) -> Capture:
+        """Return one item; InputError for the first of its problems."""
+        refuse(find_problems(self.fields), str(self.path))
+        read = read_item(self.path, self.fields, item, sinks=sinks)
+        if isinstance(read, Capture):
+            return read
+        raise refusal(read[0], str(self.path))
 
 
-def load_all(path: Path) -> Iterator[Capture | InputError]:
-    """Read every item of recorded attention, one at a time."""
-    try:
-        fields = read_fields(path)
-        report_all(find_problems(fields), raising(str(path)))
-    except InputError as error:
-        yield error
-        return
-    for item in range(count_items(fields)):
-        try:
-            capture = read_item(path, fields, item, raising(str(path)))
-            assert capture is not None
-            yield capture
-        except InputError as error:
-            yield error
-
-
-def count_items(fields: Mapping[str, Array]) -> int:
-    """Count the items of a file's batch; 1 where it is none."""
-    batches = [fields[name] for name in (*PLAIN, *BY_KIND) if name in fields]
-    return int(batches[0].shape[1]) if batches and batches[0].ndim == 5 else 1
+def load(path: Path, item: int | None = None) -> Capture:
+    """Read recorded attention of attnviz's own format."""
+    return Stored(path).capture(item)
 
 
 def read_item(
-    path: Path,
-    fields: Mapping[str, Array],
-    item: int | None,
-    report: Report,
-    *,
-    sinks: bool = False,
-) -> Capture | None:
-    """Read one item of a file, and report whatever is wrong with it; None where anything is."""
-    if not report_all(find_problems(fields), report):
-        return None
+    path: Path, fields: Mapping[str, Array], item: int | None, *, sinks: bool = False
+) -> Capture | list[FileProblem]:
+    """Read one item of a file whose fields are sound, or find all that is wrong with its maps."""
     meta = meta_of(dict(fields))
     stacks = _stacks(path, fields, item, meta)
     sequences = _sequences(path, fields, item, stacks, meta)
@@ -117,24 +114,24 @@ def read_item(
             maps[site] = validator.cut_padding(stack.maps[index].astype(exact), *real)
     sides = {stack.kind: sequences.sides(stack) for stack in stacks}
     quantity = str(meta.get("quantity", "weights"))
-    fine = True
+    wrong: list[FileProblem] = []
     for stack in stacks:
         part = Part(stack.name, (":",) if fields[stack.name].ndim == 4 else (":", item or 0))
         lengths = maps[Site(stack.kind, len(heads[stack.kind]) - 1)].shape
-        fine &= report_all(length_problems(part, lengths, sides[stack.kind]), report)
+        wrong += length_problems(part, lengths, sides[stack.kind])
     for site, weights in maps.items():
-        fine &= report_all(weight_problems(weights, parts[site], QUANTITIES[quantity]), report)
-    if not fine:
-        return None
+        wrong += weight_problems(weights, parts[site], QUANTITIES[quantity])
+    if wrong:
+        return wrong
     reach = _reach(path, fields, maps, meta, sinks)
     for site, weights in maps.items() if quantity == "weights" else ():
         dtype = str(fields[parts[site].name].dtype)
         dtype = dtype if dtype == "float16" else str(meta.get("dtype", ""))
         tolerance = tolerance_of(dtype, meta.get("error"), weights.shape[-1])
         sink = sinks or reach[site].sink
-        fine &= report_all(sum_problems(weights, parts[site], tolerance, sink=sink), report)
-    if not fine:
-        return None
+        wrong += sum_problems(weights, parts[site], tolerance, sink=sink)
+    if wrong:
+        return wrong
     mean: Any = meta.get("mean") if meta.get("mean") in get_args(Mean) else ""
     layout = Layout(heads, whole=meta.get("whole") is True, mean=mean)
     inputs = _placed(path, Inputs(sides, sequences.notes()), fields, meta, sequences)
@@ -180,18 +177,23 @@ class _Sequences:
         return Sides(queries, self.keys if stack.kind == "cross" else queries)
 
     def named(self, stack: _Stack) -> _Stack:
-        """Read a stack of no stated kind: a decoder's where no query sees a later key."""
-        rows, keys = self.real(stack)
-        if stack.stated or rows.sum() < 2:
+        """Tell the kind of a stack that does not say it."""
+        if stack.stated:
             return stack
-        cut = (validator.cut_padding(layer, rows, keys) for layer in stack.maps)
-        later = any(np.triu(seen_keys(layer), 1).any() for layer in cut)
-        return stack if later else replace(stack, kind="decoder")
+        return replace(stack, kind=kind_of(stack.maps, self.real(stack)[0]))
 
     def notes(self) -> tuple[str, ...]:
         """Return what to say of padding."""
         sides = (self.rows,) if self.columns is self.rows else (self.rows, self.columns)
         return validator.padding_note(sum(int((~real).sum()) for real in sides))
+
+
+def kind_of(maps: Iterable[Array], real: Bool) -> SiteKind:
+    """Tell of which kind a single stack is: a decoder's where no query sees a later key."""
+    if real.sum() < 2:  # a single token says nothing
+        return "encoder"
+    visible = (seen_keys(validator.cut_padding(layer, real, real)) for layer in maps)
+    return "encoder" if any(np.triu(keys, 1).any() for keys in visible) else "decoder"
 
 
 def _stacks(path: Path, fields: Mapping[str, Array], item: int | None, meta: Any) -> list[_Stack]:

@@ -13,7 +13,7 @@ Masks are what is given, or the zeros that all heads of a layer share.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,27 +40,17 @@ MOST_ROUNDED_SUM = 0.1
 HALF = "half precision"
 """How a capture names the precision of such weights."""
 
-Report = Callable[[FileProblem], None]
-"""Takes one problem; a reader's raises."""
+
+def refusal(problem: FileProblem, source: str = "") -> InputError:
+    """Say a problem of a source on one line."""
+    location = ": ".join(part for part in (source, problem.path) if part)
+    return InputError(f"{location}: expected {problem.expected}, found {problem.found}")
 
 
-def raising(source: str) -> Report:
-    """Make a report that raises InputError for the first problem of a source."""
-
-    def report(problem: FileProblem) -> None:
-        location = ": ".join(part for part in (source, problem.path) if part)
-        raise InputError(f"{location}: expected {problem.expected}, found {problem.found}")
-
-    return report
-
-
-def report_all(problems: Iterable[FileProblem], report: Report) -> bool:
-    """Report every problem; whether there was none."""
-    fine = True
+def refuse(problems: Iterable[FileProblem], source: str = "") -> None:
+    """Raise InputError for the first problem of a source."""
     for problem in problems:
-        report(problem)
-        fine = False
-    return fine
+        raise refusal(problem, source)
 
 
 @dataclass(frozen=True)
@@ -297,8 +287,8 @@ def check_real(maps: Maps, real: Bool, rows: Bool | slice, label: str) -> None:
 
 
 def cut_padding(layer: Array, queries: Bool, keys: Bool) -> Array:
-    """Take the rows and keys of [H, T, S] that are no padding; the layer itself where all are."""
-    if queries.all() and keys.all():
+    """Take the rows and keys of [H, T, S] that are no padding; where it is not as long, all."""
+    if layer.shape[1:] != (len(queries), len(keys)) or (queries.all() and keys.all()):
         return layer
     return np.ascontiguousarray(layer[:, queries][:, :, keys])
 
