@@ -227,8 +227,8 @@ class Decomposition:
         for first in range(0, width, step):
             dims = range(first, min(first + step, width))
             grads = lib.zeros((len(dims), *target.shape), target.dtype, target)
-            for number, dim in enumerate(dims):
-                grads[number, 0, index, rows, dim] = 1.0
+            ones = np.eye(len(dims))[:, None]
+            grads[:, 0, index, rows, first : dims.stop] = lib.asarray(ones, target.dtype, target)
             sums: dict[Origin, Array] = {}
             towards: dict[Site, Array] = {}
             for toward, leaves in self._reached(target, grads, rows, length, projected=True):

@@ -212,18 +212,17 @@ def _text(
     mix = np.zeros((length, keys))
     for sign, mask in ((1.0, chosen), (-1.0, allowed & ~chosen)):
         mix[counts] += sign * mean_of(scores[counts], mask[counts], weighted=other_key == REST)
-    parts = split(source, capture.inputs, head, terms, passes)
-    query = parts.queries(counts.tolist())
+    parts = split(source, capture.inputs, head, terms, counts.tolist(), passes)
     q = terms.query[counts].astype(np.float64)
     k = mix[counts] @ terms.key.astype(np.float64)  # [rows, d]
     toward = mix[counts].T @ q  # [S, d]
     text.contrast = terms.scale * float((q * k).sum())
     text.added = 0.0 if terms.bias is None else float((mix * terms.bias).sum())
-    of_query = terms.scale * np.einsum("npd,pd->n", arrays.to_numpy(query.values), k)
+    of_query = terms.scale * np.einsum("npd,pd->n", arrays.to_numpy(parts.query.values), k)
     of_key = terms.scale * np.einsum("msd,sd->m", arrays.to_numpy(parts.keys.values), toward)
     for side, origins, values in (
-        ("query", query.origins, of_query),
-        ("key", parts.key_origins, of_key),
+        ("query", parts.query.origins, of_query),
+        ("key", parts.keys.origins, of_key),
     ):
         text.sides[side] = dict(zip(origins, values.tolist(), strict=True))
     return text

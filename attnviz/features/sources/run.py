@@ -13,7 +13,7 @@ from attnviz.core import arrays
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Layout
 from attnviz.core.prompt import Inputs
-from attnviz.core.reasons import HeadTerms, Origin, Reason
+from attnviz.core.reasons import HeadTerms, Reason
 from attnviz.core.source import Source, held, tolerance
 from attnviz.core.tokens import Tokens
 from attnviz.core.weights import held_notes
@@ -34,36 +34,25 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class SplitHead:
-    """A head's queries and keys on one text, taken apart."""
+    """A head's keys and some of its queries on one text, taken apart."""
 
     head: Head  # which
     terms: HeadTerms  # as the model has them, of a pass that nothing listened to
     anatomist: Decomposition  # of the pass that was listened to
-    keys: Parts  # every key of the text
+    query: Parts  # of some positions
+    keys: Parts  # of every position of the text
     exact: float  # the tolerance
     model: str  # its name
 
-    @property
-    def key_origins(self) -> tuple[Origin, ...]:
-        """M sources of the keys."""
-        return self.keys.origins
+    def prove(self) -> None:
+        """ModelError where the sources of the queries and of all keys do not add up to scores."""
+        q, k = (arrays.to_numpy(parts.values.sum(0)) for parts in (self.query, self.keys))
+        self.check(self.terms.scale * (q @ k.T), self.scores(self.query.places))
 
-    def query(self, position: int) -> Parts:
-        """One query."""
-        return self.anatomist.query(self.head, [position])
-
-    def queries(self, places: Sequence[int]) -> Parts:
-        """Several queries, and the proof that their scores with every key add up."""
-        query = self.anatomist.query(self.head, places)
-        q, k = (arrays.to_numpy(parts.values.sum(0)) for parts in (query, self.keys))
-        for position, row in zip(places, q @ k.T, strict=True):
-            self.check(self.terms.scale * row, self.scores(position))
-        return query
-
-    def scores(self, position: int) -> Floats:
-        """[S], s q·k of one query with every key, as the model has it."""
-        q, k = self.terms.query[position], self.terms.key
-        return self.terms.scale * (k.astype(np.float64) @ q.astype(np.float64))
+    def scores(self, places: int | Sequence[int]) -> Floats:
+        """[S] or [P, S], s q·k of one query or several with every key, as the model has it."""
+        q, k = self.terms.query[np.asarray(places)], self.terms.key
+        return self.terms.scale * (q.astype(np.float64) @ k.astype(np.float64).T)
 
     def by_key(self, position: int) -> Floats:
         """[M, S], what every source of the keys adds to the scores of one query."""
@@ -72,21 +61,21 @@ class SplitHead:
         self.check(added.sum(0), self.scores(position))
         return added
 
-    def matrix(self, query: Parts, mix: Floats) -> Floats:
-        """Take what pairs of sources add [N, M] to a mixture of scores, ``mix`` [S]."""
+    def matrix(self, mix: Floats) -> Floats:
+        """Take what pairs of sources add [N, M] to a mixture of the first query's scores [S]."""
         key = np.einsum("s,msd->md", mix, arrays.to_numpy(self.keys.values))
-        return self.terms.scale * (arrays.to_numpy(query.values[:, 0]) @ key.T)
+        return self.terms.scale * (arrays.to_numpy(self.query.values[:, 0]) @ key.T)
 
     def check(self, sums: Floats, scores: Floats) -> None:
         """ModelError where sums are not the scores."""
         off = np.abs(sums - scores) / np.maximum(1.0, np.abs(scores))
         worst = int(off.argmax())
-        if not off[worst] <= self.exact:
+        if not off.flat[worst] <= self.exact:
             raise ModelError(
-                f"the sources of {self.model} add up to {sums[worst]:.5g} and the score of "
-                f"{self.head.qualified} is {scores[worst]:.5g}: not every way from what layers "
-                "write to its queries and keys is linear once normalizations are held, so that "
-                "nothing is shown"
+                f"the sources of {self.model} add up to {sums.flat[worst]:.5g} and the score of "
+                f"{self.head.qualified} is {scores.flat[worst]:.5g}: not every way from what "
+                "layers write to its queries and keys is linear once normalizations are held, so "
+                "that nothing is shown"
             )
 
 
@@ -95,26 +84,28 @@ def split(
     inputs: Inputs,
     head: Head,
     terms: HeadTerms,
+    places: Sequence[int],
     passes: dict[bool, Decomposition] | None = None,
 ) -> SplitHead:
-    """Take a head's queries and keys apart on one text; ``passes`` as :func:`decompositions`."""
-    exact = tolerance(source)
-    best: SplitHead | None = None
+    """Take a head's queries at some places and all its keys apart, in a way that adds up.
+
+    ``passes`` as :func:`decompositions`.
+    """
     fault: ModelError | None = None
     for anatomist in decompositions(source, inputs, head, passes):
         try:
+            query = anatomist.query(head, places)
             keys = anatomist.key(head, range(len(terms.key)))
-            split_head = SplitHead(head, terms, anatomist, keys, exact, source.info.model)
-            best = best or split_head
-            split_head.queries([len(terms.query) - 1])
+            parts = SplitHead(
+                head, terms, anatomist, query, keys, tolerance(source), source.info.model
+            )
+            parts.prove()
         except ModelError as error:
             fault = fault or error
             continue
-        return split_head
-    if best is None:
-        assert fault is not None
-        raise fault
-    return best  # which says what does not add up
+        return parts
+    assert fault is not None
+    raise fault
 
 
 READERS = 3  # earlier heads of each side whose tokens are told
@@ -134,11 +125,10 @@ def answer(source: Source, inputs: Inputs, settings: records.SourcesSettings) ->
     _check_places(inputs, head, settings)
     capture = plain(source, inputs, [head])
     reason, other_key = _asked(capture, head, settings)
-    parts = split(source, inputs, head, capture.terms[head])
+    parts = split(source, inputs, head, capture.terms[head], [reason.query])
     mix = _mix(reason, other_key)
-    query = parts.query(reason.query)
     by_key = parts.by_key(reason.query)
-    matrix = parts.matrix(query, mix)
+    matrix = parts.matrix(mix)
     scores = parts.scores(reason.query)
     added = _added(reason)
     scaled, bias = float(mix @ scores), float(mix @ added)
@@ -160,14 +150,14 @@ def answer(source: Source, inputs: Inputs, settings: records.SourcesSettings) ->
         added=bias,
         sum=total + bias,
         softcap=reason.terms.softcap,
-        query_origins=query.origins,
-        key_origins=parts.key_origins,
+        query_origins=parts.query.origins,
+        key_origins=parts.keys.origins,
         matrix=tuple(map(tuple, matrix.tolist())),
         row=tuple(_row(reason, capture[head][reason.query], by_key, scores, added)),
     )
     q, k = (x.astype(np.float64) for x in (reason.q, mix @ reason.terms.key))
     reads = (
-        *_reads(result, parts, query, k, inputs, "query"),
+        *_reads(result, parts, parts.query, k, inputs, "query"),
         *_reads(result, parts, parts.keys, q, inputs, "key"),
     )
     return replace(result, reads=reads, notes=(*result.notes, *_notes(result, source)))

@@ -249,31 +249,15 @@ class NativePass(TracedPass):
         reached: list[Array | None] = [None] * len(self.leaves)
         for site, terms in self.terms.items():
             for side, vectors in enumerate((terms.query, terms.key)):
-                if vectors is target:
-                    leaf, toward = self._projected(site, side, towards)
-                    reached[leaf] = toward
+                if vectors is target:  # towards [m, 1, H, T, d]
+                    flat = towards.swapaxes(2, 3).reshape(len(towards), 1, towards.shape[3], -1)
+                    reached[self.projections[site][side]] = flat
                     return reached
             if self.leaves[self.projections[site][0]].read is target:
                 for part, toward in _back(self.preceding[site], towards):
                     reached[part] = toward
                 return reached
         raise ValueError("derivatives are of a layer's queries or keys, or of what it reads")
-
-    def _projected(self, site: Site, side: int, towards: Array) -> tuple[int, Array]:
-        """Return the leaf that makes queries (side 0) or keys (1), and the derivatives to it.
-
-        ``towards`` [m, 1, H, T, d].
-        """
-        leaves = self.projections[site]
-        leaf = leaves[side if len(leaves) > 1 else 0]
-        count, _, _, tokens, _ = towards.shape
-        flat = towards.swapaxes(2, 3).reshape(count, 1, tokens, -1)
-        if len(leaves) > 1:
-            return leaf, flat
-        width, lib = flat.shape[-1], arrays.of(flat)
-        stacked = lib.zeros((*flat.shape[:3], self.leaves[leaf].width), flat.dtype, flat)
-        stacked[..., side * width : (side + 1) * width] = flat
-        return leaf, stacked
 
 
 def _back(steps: Sequence[_Step], toward: Array) -> Iterator[tuple[int, Array]]:
@@ -299,7 +283,7 @@ def fill(
     ``embedded``: the tables, and what each added at the beginning, [1, T, D] or [T, D]; ``mlps``
     [1, T, D] by layer, what the feed-forward parts added.
     """
-    family, steps = network.config.family, passed.steps
+    family, width, steps = network.config.family, network.config.width, passed.steps
 
     def closed(norm: Norm, x: Array) -> Array:
         """Normalize the stream where the family does so behind each sum."""
@@ -325,8 +309,11 @@ def fill(
             norm_steps = (step,)
         passed.preceding[site] = (*steps, *norm_steps)
         passed.projections[site] = tuple(
-            passed.keep(StreamPart("product", affine(h), None, h, affine.weight, affine.bias))
+            passed.keep(StreamPart("product", Affine(weight, bias)(h), None, h, weight, bias))
             for affine in layer.project
+            for weight, bias in zip(
+                _split(affine.weight, width), _split(affine.bias, width), strict=True
+            )
         )
         z = passed.outputs[site].reshape(1, h.shape[1], -1)
         wrote = layer.out(lib.cast(z, layer.out.weight.dtype))  # half the precision it is kept in

@@ -97,10 +97,10 @@ def test_contrasts_are_differences(gpt2, score: Sources, capture) -> None:
 def test_a_heads_part_is_the_sum_over_the_tokens_that_it_reads(gpt2, capture) -> None:
     inputs = gpt2.prepare(Prompt(WORDS))
     head = next(one for one in gpt2.layout if one.name == "2.0")
-    found = splitting.split(gpt2, inputs, head, capture.terms[head])
+    found = splitting.split(gpt2, inputs, head, capture.terms[head], [6])
     assert isinstance(found.anatomist, Decomposition)
-    names = [origin.name(gpt2.layout) for origin in found.key_origins]
-    earlier = found.key_origins[names.index("1.4")].head
+    names = [origin.name(gpt2.layout) for origin in found.keys.origins]
+    earlier = found.keys.origins[names.index("1.4")].head
     weights, through = found.anatomist.by_token(found.keys, earlier, 6)
     assert torch.allclose(through.sum(0), found.keys.values[names.index("1.4"), 6], atol=1e-5)
     assert float(weights.sum()) == pytest.approx(1.0, abs=1e-5)
@@ -303,7 +303,7 @@ def test_experts_behind_a_router_are_held_whole(tmp_path: Path) -> None:
         assert result.sum == pytest.approx(result.score, abs=1e-4)
     assert "mlp" in {origin.kind for origin in result.key_origins}
     batch, terms = source.prepare(prompt), av.capture(prompt, model=source, why="1.1").terms
-    split_head = splitting.split(source, batch, result.head, terms[result.head])
+    split_head = splitting.split(source, batch, result.head, terms[result.head], [8])
     plain = Decomposition(follow(source, batch), source)
     with pytest.raises(ModelError, match=r"not one vector a token|add up to"):
         replace(split_head, anatomist=plain, keys=plain.key(result.head, range(9))).by_key(8)
@@ -315,8 +315,8 @@ def test_what_latent_attention_reads_by_two_ways_is_summed(tmp_path: Path) -> No
     source, prompt = av.load(str(tmp_path)), Prompt(ids=tiny.LONG)
     batch, terms = source.prepare(prompt), av.capture(prompt, model=source, why="1.1").terms
     head = source.layout.head("1.1")
-    split_head = splitting.split(source, batch, head, terms[head])
-    for number, origin in enumerate(split_head.key_origins):
+    split_head = splitting.split(source, batch, head, terms[head], [6])
+    for number, origin in enumerate(split_head.keys.origins):
         if origin.head is not None:
             _, through = split_head.anatomist.by_token(split_head.keys, origin.head, 6)
             whole = split_head.keys.values[number, 6]
