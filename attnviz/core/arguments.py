@@ -53,6 +53,8 @@ def hints(record: Any) -> dict[str, Any]:
 
 def fits(value: object, hint: Any) -> bool:
     """Whether a value is of an annotation's type; neither NaN nor a huge whole number is of any."""
+    if hint is int is type(value):  # of long lists, in a tenth of the time
+        return -_LARGEST <= value < _LARGEST
     origin, inside = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return any(fits(value, kind) for kind in inside)

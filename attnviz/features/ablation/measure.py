@@ -314,23 +314,15 @@ def gradients(source: Source, trials: Sequence[Trial], metric: Metric) -> Tensor
         if layout.heads[site.kind][site.layer]
     }
     positions = metric.logits_at(trials)
-    output = source.forward(
-        [trial.inputs for trial in trials],
-        request=ForwardRequest(
-            gates={site: Gate(share) for site, share in shares.items()},
-            hidden=not metric.logits,
-            logits=metric.logits,
-            logits_at=positions,
-            grad=True,
-        ),
-    )
+    gates = {site: Gate(share) for site, share in shares.items()}
+    request = ForwardRequest(gates, hidden=False, logits=True, logits_at=positions, grad=True)
+    output = source.forward([trial.inputs for trial in trials], request=request)
     with torch.enable_grad():
         values = metric.of(Output(), output, trials, positions)
         total = torch.stack([of_trial.sum() for of_trial in values]).sum()
     if not total.requires_grad:
         raise UsageError("{} has no gradient; leave {estimate} out", metric.name, estimate=...)
-    slopes = torch.autograd.grad(total, list(shares.values()))
-    return exact(torch.cat(slopes, 1))
+    return exact(torch.cat(torch.autograd.grad(total, list(shares.values())), 1))
 
 
 ROWS = 512

@@ -368,7 +368,7 @@ class Native(Gated):
         start = request.start
         network, head = self._running(batch, grad=request.grad, words=request.logits)
         like, words = network.tokens, head if isinstance(head, Words) else None
-        ids, segments, padding = self._arrange(batch, like)
+        padding = None if self.start_kind == "decoder" else self._arrange(batch, like)[2]
         full = request.hidden or request.states or request.mlps or words is not None
         standing = merged(self._standing, request.gates or {}, like)
         donors = {
@@ -382,6 +382,7 @@ class Native(Gated):
             if request.keep or request.past is not None:
                 cache = Cache(past_of_batch(request.past, len(batch), like))
             if start is None:
+                ids, segments, _ = self._arrange(batch, like)
                 past = 0 if cache is None else cache.length
                 first, x = 0, network.embed(ids[:, past:], segments[:, past:], start=past)
             else:
