@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 ASIDE = 4
 """Passes of one thread that run side by side at most."""
 
+WORKER = "ATTNVIZ_WORKER"
+"""Tells a worker process which it is, from 0: of several GPUs each takes the next."""
+
 T = TypeVar("T")
 V = TypeVar("V")
 

@@ -22,7 +22,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from attnviz.core.threads import ASKED, one_thread
+from attnviz.core.threads import ASKED, WORKER, one_thread
 from attnviz.corpus import worker
 from attnviz.errors import AttnvizError
 from attnviz.scoring import plugins
@@ -101,8 +101,8 @@ class Processes(Generic[Task, Answer]):
         self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
         try:
             ready = PortableSetUp.of(set_up)
-            for _ in range(count):
-                self._workers.append(_Worker(ready))
+            for number in range(count):
+                self._workers.append(_Worker(ready, number))
                 self._idle.put(self._workers[-1])
         except BaseException:
             self._end()
@@ -170,8 +170,8 @@ class _Worker:
         starts: how often it was started.
     """
 
-    def __init__(self, set_up: Callable[[], object]) -> None:
-        self._set_up = pickle.dumps(set_up, protocol=5)
+    def __init__(self, set_up: Callable[[], object], number: int = 0) -> None:
+        self._set_up, self._number = pickle.dumps(set_up, protocol=5), number
         self._killed = False
         self.starts = 0
         self._start()
@@ -221,7 +221,7 @@ class _Worker:
                 [sys.executable, "-P", "-m", worker.__name__, str(os.getpid())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                env={**os.environ, **_ONE_THREAD, "PYTHONPATH": path},
+                env={**os.environ, **_ONE_THREAD, "PYTHONPATH": path, WORKER: str(self._number)},
                 **_OWN_GROUP,
             )
         except (OSError, TypeError) as error:  # a Python inside of a program has no executable

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from attnviz.core.threads import WORKER
 from attnviz.errors import DeviceError, Setting, UsageError, install
 
 if TYPE_CHECKING:
@@ -76,8 +77,8 @@ _DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
 def resolve(device: str = "auto", dtype: str = "auto", auto: str = "float32") -> tuple[str, str]:
     """Find the device and the precision.
 
-    ``dtype``: ``auto``, ``float32``, ``bfloat16`` or ``float16``. Auto is float32, but for models
-    whose weights are stored in bfloat16, see :attr:`Located.precision`.
+    ``dtype``: ``auto``, ``float32``, ``bfloat16`` or ``float16``; ``auto``: how weights are stored,
+    see :attr:`Located.precision`, which is taken but for float16 on a CPU: few compute in it.
     """
     if (torch := sys.modules.get("torch")) is not None:  # its own objects do as well
         device = str(device) if isinstance(device, torch.device) else device
@@ -88,7 +89,8 @@ def resolve(device: str = "auto", dtype: str = "auto", auto: str = "float32") ->
             raise UsageError(
                 "{} takes a name such as 'auto', not {!r}", Setting(choice.name), choice.value
             )
-    return _device(device.strip().lower()), _dtype(dtype.strip().lower(), auto)
+    device, dtype = _device(device.strip().lower()), dtype.strip().lower()
+    return device, _dtype(dtype, "float32" if (device, auto) == ("cpu", "float16") else auto)
 
 
 def torch_dtype(name: str) -> torch.dtype:
@@ -127,10 +129,11 @@ def _device(name: str) -> str:
     if name == "cpu":
         return name
     devices = present()
+    gpus = [device for device in devices if device.startswith("cuda")]
     if name == "auto":  # Apple's was never tried, and not all that attnviz asks for is there
-        return next(device for device in devices if device != "mps")
-    if name == "cuda":
-        name = "cuda:0"
+        name = "cuda" if gpus else "cpu"
+    if name == "cuda":  # worker processes go round them
+        name = f"cuda:{int(os.environ.get(WORKER, '0')) % max(1, len(gpus))}"
     if name not in devices:
         raise DeviceError(f"no device {name} on this machine; present: {', '.join(devices)}")
     return name

@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -43,6 +44,8 @@ OLD_NAMES = {"gamma": "weight", "beta": "bias"}
 
 _NUMBERS = ("F64", "F32", "F16", "BF16")  # how weights are stored that can be used as they are
 
+_HALF = {"F16": "float16", "BF16": "bfloat16"}
+
 _FOREIGN = (".h5", ".msgpack", ".gguf", ".onnx", ".tflite")
 
 
@@ -60,22 +63,17 @@ class Located:
 
     @property
     def precision(self) -> str:
-        """In which precision it runs unless one is asked for.
-
-        ``bfloat16`` where most of its numbers are stored so, since a copy in float32 takes twice
-        the memory; else ``float32``.
-        """
+        """The half precision that most of its numbers are stored in; else ``float32``."""
         from safetensors import safe_open
 
-        low = high = 0
+        counts: Counter[str] = Counter()
         for path in self.weights:
             with safe_open(path, framework="np") as file:
                 for key in file.keys():  # noqa: SIM118 (no dict)
                     tensor = file.get_slice(key)
-                    numbers = math.prod(tensor.get_shape())
-                    is_low = tensor.get_dtype() == "BF16"
-                    low, high = low + numbers * is_low, high + numbers * (not is_low)
-        return "bfloat16" if low > high else "float32"
+                    name = _HALF.get(tensor.get_dtype(), "float32")
+                    counts[name] += math.prod(tensor.get_shape())
+        return max(counts, key=lambda name: (counts[name], name == "float32"), default="float32")
 
 
 def locate(model: str) -> Located:

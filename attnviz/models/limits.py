@@ -222,15 +222,25 @@ def physical_memory() -> int:
     return min([machine, *group_limits()])
 
 
-def beyond(needed: float, part: int = 2) -> str:
+def memory_of(device: str) -> int:
+    """Bytes that there are where a model runs: on a GPU those that are free."""
+    if device == "cpu":
+        return physical_memory()
+    from attnviz.core.arrays.on_torch import BYTES, at_once, torch
+
+    return at_once(torch.empty(0, device=device), 1 << 60) * BYTES
+
+
+def beyond(needed: float, part: int = 2, device: str = "cpu") -> str:
     """``more than half of this machine's 16.8 GB``; empty where something takes less.
 
-    ``needed``: bytes that it takes.
+    ``needed``: bytes that it takes on a device.
     """
-    memory = physical_memory()
+    memory = memory_of(device)
     if needed <= memory // part:
         return ""
-    return f"more than {_PARTS[part]} of this machine's {human_bytes(memory)}"
+    of = "this machine's" if device == "cpu" else f"the free memory of {device},"
+    return f"more than {_PARTS[part]} of {of} {human_bytes(memory)}"
 
 
 def group_limits(*places: Path) -> Iterator[int]:

@@ -51,9 +51,11 @@ def load(
                              dtype=placement.load_in or "auto")  # fmt: skip
         backend = "hooked"
     located = locate(model) if isinstance(model, str) else model
-    if device == "auto" and placement.plain and backend != "hooked" and native.is_small(located):
-        device = "cpu"  # over before a GPU is ready, and torch imported
-    device_name, precision = resolve(device, dtype, located.precision)
+    numbers, small = located.precision, placement.plain and backend != "hooked"
+    if small and native.is_small(located):  # over before a GPU is ready, and torch imported
+        device = "cpu" if device == "auto" else device
+        numbers = "float32" if numbers == "float16" else numbers
+    device_name, precision = resolve(device, dtype, numbers)
     if untrained is None:
         return _load(located, device_name, precision, backend, None, reads, placement)
     control = Control(untrained, scale)

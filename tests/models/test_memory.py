@@ -143,6 +143,10 @@ def test_a_model_larger_than_memory_is_read_in_each_pass(
     assert "tried on 80 and 7 tokens in a batch alone" in source.info.exactness
     scores, others = (av.heads(prompt, model=model).heads for model in (source, plain))
     assert [head.scores for head in scores] == [head.scores for head in others]
+    with monkeypatch.context() as patch:  # mapped from its files, which memory does not hold
+        patch.setattr("attnviz.models.limits.physical_memory", lambda: room)
+        mapped = av.load(str(tmp_path), device="cpu").info.exactness
+    assert "tried on 80 and 7 tokens in a batch alone" in mapped
     first, second = (av.ablate(prompt, model=model, method="zero") for model in (source, plain))
     assert first.effects == second.effects
     theirs = transformers.LlamaForCausalLM.from_pretrained(tmp_path, device_map="balanced")

@@ -203,9 +203,9 @@ _FIELDS: Mapping[str, SiteKind] = {
 
 
 def check_room(
-    name: str, layout: Layout, sides: Mapping[SiteKind, tuple[int, int]], size: int
+    name: str, layout: Layout, sides: Mapping[SiteKind, tuple[int, int]], size: int, device: str
 ) -> None:
-    """Refuse a pass whose maps, which all come back at once, would fill the machine.
+    """Refuse a pass whose maps, which all come back at once, would fill the device it runs on.
 
     ``size``: bytes of a weight, times the texts of a batch.
     """
@@ -213,7 +213,7 @@ def check_room(
         layout.heads[site.kind][site.layer] * math.prod(sides.get(site.kind, sides["encoder"]))
         for site in layout.sites
     )
-    if over := beyond(needed):
+    if over := beyond(needed, device=device):
         raise ModelError(
             f"{name} returns all its maps at once (the eager backend), {human_bytes(needed)} for "
             f"{max(map(max, sides.values())):,} tokens, {over}; shorten the text"

@@ -25,6 +25,7 @@ from attnviz.models.external_errors import one_line, refusing, silenced
 from attnviz.models.hooked.interface import masks_forgotten
 from attnviz.models.hooked.trace import listening
 from attnviz.models.hooked.windows import Windows, looking_at_all
+from attnviz.models.limits import beyond
 from attnviz.models.native.words import Choice
 
 
@@ -153,6 +154,12 @@ class HookedModel:
         """Whether some weights are in memory only while their module runs, as accelerate does."""
         offloaded = any(parameter.is_meta for parameter in self.model.parameters())
         return offloaded and self.device.type != "meta"
+
+    @property
+    def is_read_anew(self) -> bool:
+        """Whether each pass reads weights from disk: files that memory does not hold are mapped."""
+        size = sum(x.nbytes for x in self.model.parameters() if x.device.type == "cpu")
+        return self.is_offloaded or beyond(size) != ""
 
     @property
     def can_write(self) -> bool:

@@ -508,7 +508,8 @@ class Hooked(Prompted):
         network, single = self._network, self._survey.kind is not None
         expected = lengths(items)
         if observers:
-            check_room(self._name, self.layout, expected, len(items) * network.dtype.itemsize)
+            weight = len(items) * network.dtype.itemsize
+            check_room(self._name, self.layout, expected, weight, self.info.device)
         hears = bool(observers) and bool(self._eager.plan)
         with (
             QKHook() if terms or hears else contextlib.nullcontext() as heard,

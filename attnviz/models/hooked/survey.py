@@ -326,7 +326,7 @@ def _survey(network: HookedModel, name: str) -> Survey:
         exactness += ": load the encoder alone to see it" * (absent == ["encoder"])
     elif eager.maps and eager.fault:
         exactness += "; layers without weights from token to token are left out"
-    if network.is_offloaded:
+    if network.is_read_anew:
         exactness += f"; tried on {described(items)} alone, since weights are read in each pass"
     exactness += failures + ("" if network.windows is None else network.windows.note)
     if reason:
@@ -375,7 +375,7 @@ def proofs(network: HookedModel) -> list[list[Item]]:
         return [sample(network)]
     weights = sum(weights.numel() for weights in network.model.parameters())
     items = _drawn_with(network, min(max(_WORK // max(1, weights), _LONG[0]), _LONG[1]))
-    if network.is_offloaded:
+    if network.is_read_anew:
         return [items]
     single = Item(items[1].ids[:1], target=items[1].target[:1])
     return [items, items[1:], [single]]

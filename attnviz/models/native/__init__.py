@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from attnviz.models.device import torch_dtype
 from attnviz.models.folder import Located
-from attnviz.models.limits import physical_memory
+from attnviz.models.limits import memory_of, physical_memory
 from attnviz.models.native import config, tokenizer, words
 from attnviz.models.native.config import Unsupported
 from attnviz.models.native.network import build
@@ -58,11 +58,7 @@ def is_small(located: Located) -> bool:
 
 def _room(device: str) -> int:
     """Bytes that a model's weights may take on a device: what is free, or half of the memory."""
-    if device.startswith("cuda"):
-        import torch
-
-        return int(torch.cuda.mem_get_info(device)[0]) * 9 // 10
-    return physical_memory() // 2
+    return physical_memory() // 2 if device == "cpu" else memory_of(device) * 9 // 10
 
 
 def _placed(device: str, precision: str) -> tuple[torch.device, torch.dtype]:
