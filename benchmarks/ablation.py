@@ -66,7 +66,7 @@ def heads(source: Source, model: Any, length: int, target: float) -> Row:
 
     def swept() -> None:
         values = sweep_trials(source, [trial], ablations(source, groups, 1), metrics.HIDDEN)
-        ours[:] = [of_group for (of_group,) in values]
+        ours[:] = [torch.from_numpy(of_group) for (of_group,) in values]
 
     def looped() -> None:
         theirs[:] = loop(model, ids(length))

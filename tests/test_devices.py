@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,12 @@ from torch.utils._pytree import tree_map
 
 import attnviz as av
 from attnviz.core.source import Rows, Source
+from attnviz.core.threads import WORKER
+from attnviz.corpus.executors import Processes
 from attnviz.errors import AttnvizError, ModelError
+from attnviz.interventions.metrics import KL
+from attnviz.interventions.sweep import affordable
+from attnviz.models.limits import beyond
 from attnviz.scoring.observe import ScoreObserver
 from tests.pretending import COUNTS, pretending
 
@@ -31,9 +38,7 @@ FEATURES: dict[str, Callable[[Any], Any]] = {
     "heads": lambda m: av.heads(TEXT, model=m),
     "heads --quantity": lambda m: av.heads(TEXT, model=m, quantity="norm"),
     "heads --probe": lambda m: av.heads(TEXT, probe=True, model=m),
-    "heads --generate": lambda m: av.heads(
-        av.Prompt("The old man", generate=av.Generation(3)), model=m
-    ),
+    "heads --generate": lambda m: av.heads(av.Prompt("The", generate=av.Generation(3)), model=m),
     "capture": lambda m: av.capture(TEXT, model=m),
     "view": lambda m: av.view(TEXT, model=m, select="1.0"),
     "tiles": lambda m: av.view(av.Prompt(TEXT * 19), model=m, select="1.0"),
@@ -59,14 +64,16 @@ FEATURES: dict[str, Callable[[Any], Any]] = {
     "explain": lambda m: av.explain(TEXT, model=m),
     "retrieval": lambda m: av.retrieval(lengths=(60,), depths=(0.5,), count=1, control=0, model=m),
 }
-FEW = ("heads", "profile")
-"""Those that are not slow to try."""
+FEW = (("heads", "llama"), ("profile", "llama"))  # that are not slow to try
 PLACES = ("cuda:0", "mps", "cuda:0 and cuda:1")
-UNPRETENDED = ("sources", "logits", "explain", "ablate --estimate")
-"""Those in which torch sees what is pretended: batches of gradients, products of a vector, and
-quantiles, for which it makes numbers of its own."""
-APART = {"made", "seconds", "source", "identity", "model", "notes", "checkpoint"}
-"""What a record says of the run."""
+CASES = [
+    pytest.param(feature, name, place, marks=[pytest.mark.slow][: (feature, name) not in FEW])
+    for name in ("llama", "demo-gpt2", "t5")
+    for place in (PLACES if name == "llama" else PLACES[:2])
+    for feature in FEATURES
+]
+UNPRETENDED = ("sources", "logits", "explain", "ablate --estimate")  # torch sees through it
+APART = {"made", "seconds", "source", "identity", "model", "notes", "checkpoint"}  # of the run
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +97,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         )),
     }  # fmt: skip
     found = {"demo-gpt2": "demo-gpt2"}
-    for name, model in models.items():
+    for name in (*models, "half"):
+        model = models.get(name) or models["llama"].half()
         folder = tmp_path_factory.mktemp(name)
         model.save_pretrained(folder)
         for file in demo.glob("tokenizer*"):
@@ -165,51 +173,25 @@ def plain(result: Any) -> dict[str, float]:
 
 def check_alike(found: dict[str, float], expected: dict[str, float]) -> None:
     """The same numbers to 2e-3, and no other."""
-    assert found.keys() == expected.keys()
-    off = {
-        name: (x, y) for name, x in found.items()
-        if not (math.isnan(x) and math.isnan(y := expected[name]))
-        and abs(x - (y := expected[name])) > 2e-3 * max(1.0, abs(y))
-    }  # fmt: skip
-    assert not off
+    assert found == pytest.approx(expected, rel=2e-3, abs=2e-3, nan_ok=True)
 
 
-def try_feature(source: Callable[[str, str], Source], feature: str, name: str, place: str) -> None:
+@pytest.mark.parametrize(("feature", "name", "place"), CASES)
+def test_every_feature_on_every_device(sources: Any, feature: str, name: str, place: str) -> None:
     """What a device gives is what the CPU gives, or refuses."""
     if feature in UNPRETENDED:
         pytest.xfail("it fails on a device that pretends")
     run = FEATURES[feature]
     try:
-        expected = plain(run(source(name, "cpu")))
+        expected = plain(run(sources(name, "cpu")))
     except AttnvizError:
         with pretending(), pytest.raises(AttnvizError):
-            run(source(name, place))
+            run(sources(name, place))
         return
-    there = source(name, place)
+    there = sources(name, place)
     with pretending():
         found = plain(run(there))
     check_alike(found, expected)
-
-
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("feature", FEW)
-def test_a_device_gives_what_the_cpu_gives(sources: Any, feature: str, place: str) -> None:
-    try_feature(sources, feature, "llama", place)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("feature", [name for name in FEATURES if name not in FEW])
-def test_every_feature_on_every_device(sources: Any, feature: str, place: str) -> None:
-    try_feature(sources, feature, "llama", place)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["demo-gpt2", "t5"])
-@pytest.mark.parametrize("place", PLACES[:2])
-@pytest.mark.parametrize("feature", FEATURES)
-def test_every_feature_of_other_backends(sources: Any, feature: str, place: str, name: str) -> None:
-    try_feature(sources, feature, name, place)
 
 
 @pytest.mark.slow
@@ -229,23 +211,25 @@ def test_every_feature_in_half_precision(
     assert not any(map(math.isinf, found.values()))
 
 
-def test_half_precision_is_multiplied_exactly_on_a_device(folders: dict[str, str]) -> None:
-    here = plain(av.capture(TEXT, model=av.load(folders["llama"], device="cpu", dtype="bfloat16")))
-    with pretending():
-        there = av.capture(TEXT, model=av.load(folders["llama"], device="cuda", dtype="bfloat16"))
-    check_alike(plain(there), here)
+IDS = tuple((n * 7919 + n // 50 * 13) % 4000 + 5 for n in range(128))
 
 
-def test_heads_start_few_kernels_and_wait_rarely(sources: Any) -> None:
-    ids = tuple((n * 7919 + n // 50 * 13) % 4000 + 5 for n in range(128))
+@pytest.mark.parametrize(
+    ("run", "kernels", "waits"),
+    [(lambda m: av.heads(av.Prompt(ids=IDS), model=m), 350, 4), (FEATURES["ablate"], 2000, 100),
+     (FEATURES["profile"], 3000, 210), (FEATURES["knockout"], 3200, 300)],
+)  # fmt: skip
+def test_passes_start_few_kernels_and_wait_rarely(
+    sources: Any, run: Callable[[Source], Any], kernels: int, waits: int
+) -> None:
     source = sources("gpt2", "cuda:0")
     with pretending():
-        found = av.heads(av.Prompt(ids=ids), model=source)
+        found = run(source)
         COUNTS.clear()
-        av.heads(av.Prompt(ids=ids), model=source)
-    assert COUNTS.kernels.total() <= 350
-    assert COUNTS.waits.total() <= 4
-    check_alike(plain(found), plain(av.heads(av.Prompt(ids=ids), model=sources("gpt2", "cpu"))))
+        run(source)
+    assert COUNTS.kernels.total() <= kernels
+    assert COUNTS.waits.total() <= waits
+    check_alike(plain(found), plain(run(sources("gpt2", "cpu"))))
 
 
 @pytest.mark.parametrize(("heads", "sink"), [(1, False), (1, True), (4, True), (4, False)])
@@ -287,14 +271,34 @@ def test_numbers_that_are_none_are_refused_on_a_device(folders: dict[str, str]) 
                 run(source)
 
 
-def test_auto_takes_a_gpu_for_large_models_alone_and_never_apples(folders: dict[str, str]) -> None:
+def test_auto_takes_a_gpu_for_large_models_alone_and_never_apples(
+    folders: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Processes(partial(partial, os.getenv), 2) as running:
+        assert {told for _, told in running.run([WORKER] * 9)} <= {"0", "1"}
     with pretending():
+        for number in range(3):
+            monkeypatch.setenv(WORKER, str(number))
+            small = av.load("demo-gpt2", device="cuda").info
+            assert (small.device, small.dtype) == (f"cuda:{number % 2}", "float32")
+        half = av.load(folders["half"])
+        assert (half.info.device, half.info.dtype) == ("cuda:0", "float16")
+        assert av.load(folders["half"], device="cpu").info.dtype == "float32"
         assert av.load("demo-gpt2").info.device == "cpu"
         assert av.load(folders["llama"]).info.device == "cuda:0"
         assert av.load("demo-gpt2", device="cuda").info.device == "cuda:0"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("attnviz.models.device.present", lambda: ("mps", "cpu"))
         assert av.load(folders["llama"]).info.device == "cpu"
+
+
+def test_batches_and_room_are_those_of_the_device(sources: Any) -> None:
+    here, there = sources("llama", "cpu"), sources("llama", "cuda:0")
+    with pretending(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("attnviz.models.limits.physical_memory", lambda: 1 << 20)
+        assert (here.info.times, there.info.times) == (1, 8)
+        assert affordable(here, KL) == 128 < affordable(there, KL)
+        assert "of cuda:0, 17.2 GB" in beyond(1 << 34, device="cuda:0")
 
 
 class Packed(nn.Linear):

@@ -313,13 +313,10 @@ class _Pass:
 
     def check(self) -> None:
         """Refuse a pass some of whose weights were not numbers: the host waits once."""
-        if self.sums:
-            first = self.sums[0][1]
-            xp = arrays.of(first).xp
-            totals = xp.stack([arrays.converted(total, first) for _, total in self.sums])
-            for (site, _), total in zip(self.sums, totals.tolist(), strict=True):
-                if not math.isfinite(total):
-                    raise not_numbers(site)
+        totals = arrays.fetched([total for _, total in self.sums])
+        for (site, _), total in zip(self.sums, totals, strict=True):
+            if not math.isfinite(total):
+                raise not_numbers(site)
 
 
 _RUN: ContextVar[_Pass | None] = ContextVar("attnviz_pass", default=None)
@@ -404,7 +401,7 @@ def _blocked(
     if not tracked:  # several times faster than masked_fill_
         lib.xp.minimum(scores[..., free:], limit, out=scores[..., free:])
     else:
-        scores = lib.xp.minimum(scores, lib.padded_left(limit, free, math.inf))
+        scores = lib.xp.minimum(scores, lib.padded_keys(limit, free, 0, math.inf))
     return scores
 
 

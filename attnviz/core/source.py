@@ -132,6 +132,16 @@ class Rows:
     # selects
     unselected: Array | None = None
 
+    @property
+    def mask(self) -> Array:
+        """Bool [B or 1, H or 1, r, s]: the keys of the block that each query may attend to."""
+        allowed, lib = self.allowed, arrays.of(self.weights)
+        if allowed is None:
+            allowed = lib.full((1, 1, 1, 1), True, lib.bool_, self.weights)
+        allowed = allowed[(None,) * (4 - allowed.ndim)]
+        shape = (*allowed.shape[:2], *self.weights.shape[2:])
+        return arrays.of(allowed).xp.broadcast_to(allowed, shape)
+
 
 class Observer(Protocol):
     """Something that watches attention weights go by."""

@@ -9,21 +9,22 @@ Notation in shapes: B items of the batch, n interventions of a pass.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.captures.trials import Trial
 from attnviz.core import arrays, threads
-from attnviz.core.arrays import Array
+from attnviz.core.arrays import Array, fetched
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs, padded
 from attnviz.core.source import Cut, Donor, ForwardRequest, Gate, Output, Source, Start
 from attnviz.interventions.metrics import Metric
-from attnviz.models.limits import physical_memory
+from attnviz.models.limits import memory_of
 from attnviz.scoring.select import Group
 from attnviz.scoring.user_measures import Outputs, UserFill
 
@@ -73,7 +74,7 @@ def baseline(source: Source, trials: Sequence[Trial], metric: Metric) -> Baselin
         states=source.start_kind is not None,
     )
     output = source.forward([trial.inputs for trial in trials], request=request)
-    base = metric.of(output, output, trials, positions)
+    base = [values[0] for values in metric.of(output, output, trials, positions)]
     retained = output if metric.compares else replace(output, hidden=None, logits=None)
     return BaselineRun(base, retained, positions)
 
@@ -87,7 +88,7 @@ def sweep_trials(
     tokens: int = TOKENS,
     unchanged: BaselineRun | None = None,
     on_progress: Callable[[int], None] = lambda count: None,
-) -> list[list[Array]]:
+) -> list[list[NDArray[np.float64]]]:
     """Measure trials with each intervention: of each, for every trial the metric [n]."""
     unchanged = unchanged or baseline(source, trials, metric)
     full, positions = unchanged.output, unchanged.at
@@ -98,11 +99,14 @@ def sweep_trials(
         )
         return source.forward(batch, request=request)
 
+    def values(changed: Output, *_: Any) -> Any:
+        return zip(*fetched(metric.of(full, changed, trials, positions)), strict=True)
+
     return sweep(
         run,
         [trial.inputs for trial in trials],
         interventions,
-        lambda changed, number, skipped: metric.of(full, changed, trials, positions),
+        values,
         full,
         tokens=tokens,
         on_progress=on_progress,
@@ -156,11 +160,12 @@ def filled(
 
 
 def affordable(source: Source, metric: Metric) -> int:
-    """How many tokens may run at once in :data:`MEMORY`, or in an eighth of the memory."""
+    """How many tokens may run at once in :data:`MEMORY`, or in an eighth of what there is."""
     width = 64 * 64  # states, feed-forward parts and attention, generously
     vocabulary = 3 * (source.vocab_size or 0) if metric.logits else 0
-    room = min(physical_memory() // 8, MEMORY)
-    return int(min(max(room // (4 * (width + vocabulary)), 128), 8192))
+    times = source.info.times
+    memory = min(memory_of(source.info.device) // 8, MEMORY * times)
+    return int(min(max(memory // (4 * (width + vocabulary)), 128), 8192 * times))
 
 
 def pass_tokens(tokens: int, concurrent: int) -> int:
@@ -192,7 +197,7 @@ def sweep(
     run: Run,
     batch: Sequence[Inputs],
     interventions: Sequence[Intervention],
-    value: Callable[[Output, int, int], V],
+    values: Callable[[Output, Sequence[int], int], Iterable[V]],
     baseline: Output,
     *,
     tokens: int = TOKENS,
@@ -202,11 +207,11 @@ def sweep(
 ) -> list[V]:
     """Measure a batch with each intervention.
 
-    ``value`` takes what a run gives, the intervention's number and how many tokens were not run
-    again; ``baseline`` has the states or the past that passes begin with; ``width`` is V where
-    logits of all positions are kept; ``on_progress`` gets how many more are done; ``concurrent``:
-    how many passes, then smaller ones whoever runs them, may run side by side where each has one
-    thread.
+    ``values`` takes what a pass gives, the numbers of its interventions and how many tokens were
+    not run again, and gives one for each; ``baseline`` has the states or the past that passes begin
+    with; ``width`` is V where logits of all positions are kept; ``on_progress`` gets how many more
+    are done; ``concurrent``: how many passes, then smaller ones whoever runs them, may run side by
+    side where each has one thread.
     """
     room = padded(batch)
     pass_size = max(1, pass_tokens(tokens, concurrent) // room)
@@ -223,20 +228,16 @@ def sweep(
         if layer is not None and request.start is None:
             request = replace(request, start=Start(layer, baseline.states[layer]))
         changed = run(list(batch) * len(group), replace(request, past=past))
-        rows = (slice(n * len(batch), (n + 1) * len(batch)) for n in range(len(group)))
-        return [
-            value(items(changed, part), number, skipped)
-            for part, number in zip(rows, numbers, strict=True)
-        ]
+        return list(values(changed, numbers, skipped))
 
     passes = list(grouped([intervention.layer for intervention in interventions], pass_size))
-    values: dict[int, V] = {}
+    by_number: dict[int, V] = {}
     within = max(1, tokens // (pass_size * room))  # passes that have no more than these tokens
     measured = threads.side_by_side(measure, passes, min(beside(concurrent), within))
     for (_, numbers), results in zip(passes, measured, strict=True):
-        values |= zip(numbers, results, strict=True)
+        by_number |= zip(numbers, results, strict=True)
         on_progress(len(numbers))
-    return [values[number] for number in range(len(interventions))]
+    return [by_number[number] for number in range(len(interventions))]
 
 
 def beside(concurrent: int) -> int:
@@ -281,9 +282,9 @@ def full_logits(source: Source) -> Run:
     )
 
 
-def items(output: Output, rows: slice) -> Output:
-    """Take some items of an output."""
-    hidden, logits = output.hidden, output.logits
+def item(output: Output, number: int) -> Output:
+    """Take one item of an output, as a batch of it."""
+    rows, hidden, logits = slice(number, number + 1), output.hidden, output.logits
     return Output(
         None if hidden is None else hidden[rows], None if logits is None else logits[rows]
     )

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from attnviz.attention.contributions import Writes, mixing_ratios, transformed
 from attnviz.core import arrays
-from attnviz.core.arrays import Array, to_numpy
+from attnviz.core.arrays import Array, fetched, to_numpy
 from attnviz.core.capture import blocked_by
 from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs
@@ -387,7 +387,8 @@ def _close(a: Array, b: Array) -> bool:
     """Whether two tensors are the same up to rounding."""
     tolerance = _SAME_LOW if arrays.of(a).is_half(a) else _SAME
     a, b = _exact(a), _exact(b)
-    return float(abs(a - b).max()) <= tolerance * max(float(abs(b).max()), 1e-30)
+    off, size = map(float, fetched([abs(a - b).max(), abs(b).max()]))
+    return off <= tolerance * max(size, 1e-30)
 
 
 class MixingObserver:
@@ -410,7 +411,7 @@ class MixingObserver:
         looks = self._looks(rows, writes)
         present = self._counted(rows)[:, None]  # [B, 1, r]
         parts = [looks, looks.mean(1)[:, None], heads, layer[:, None]]
-        ratios = np.concatenate([to_numpy(part) for part in parts], 1)
+        ratios = np.concatenate(fetched(parts), 1)
         finite = present & np.isfinite(ratios)  # [B, 2 H + 2, r]
         total = np.where(finite, ratios, 0).sum((0, 2), dtype=np.float64)
         sums = [total, finite.sum((0, 2)), present.sum()]
@@ -443,12 +444,9 @@ class MixingObserver:
     def _counted(self, rows: Rows) -> NDArray[np.bool_]:
         """Bool [B, r]: real queries with two keys or more to attend to."""
         lengths = np.array([len(item.sides[rows.site.kind].queries) for item in self._batch])
-        _, _, r, s = rows.weights.shape
-        real: NDArray[np.bool_] = np.arange(rows.start, rows.start + r) < lengths[:, None]
-        if rows.allowed is None:
-            return real & (s >= 2)
-        allowed = to_numpy(rows.allowed[(None,) * (4 - rows.allowed.ndim)])
-        choices = np.broadcast_to(allowed, (*allowed.shape[:2], r, s)).sum(-1)
+        stop = rows.start + rows.weights.shape[2]
+        real: NDArray[np.bool_] = np.arange(rows.start, stop) < lengths[:, None]
+        choices = to_numpy(rows.mask).sum(-1)
         several: NDArray[np.bool_] = choices.max(1) >= 2
         return real & several
 

@@ -226,7 +226,9 @@ def memory_of(device: str) -> int:
     """Bytes that there are where a model runs: on a GPU those that are free."""
     if device == "cpu":
         return physical_memory()
-    from attnviz.core.arrays.on_torch import BYTES, at_once, torch
+    import torch
+
+    from attnviz.core.arrays.on_torch import BYTES, at_once
 
     return at_once(torch.empty(0, device=device), 1 << 60) * BYTES
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from attnviz.attention.blocks import not_numbers
 from attnviz.core import arrays
-from attnviz.core.arrays import Array, to_numpy
+from attnviz.core.arrays import Array, fetched, to_numpy
 from attnviz.core.capture import Capture, KeyMask, seen_keys
 from attnviz.core.heads import SITE_KINDS, Head, Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs, padded
@@ -91,7 +91,7 @@ _SHARED_ELEMENTS = 1 << 21
 """Weights of blocks whose regions are kept for the layers that follow: of 1,024 tokens those of
 layers that see all keys and of layers with windows. Longer texts gain little."""
 
-Watch = Callable[[int, Site, int, Sequence[str], Array], None]
+Watch = Callable[[int, Site, int, Sequence[str], NDArray[Any]], None]
 """Gets the item, the layer, the first row's position, the names of n scores, and their values
 [n, H, r] in single rows, NaN where a row does not count."""
 
@@ -115,6 +115,7 @@ class Recorder:
         self._allowed: list[dict[Site, NDArray[np.bool_]]] = [{} for _ in self._batch]
         self._unselected: list[dict[Site, NDArray[np.bool_]]] = [{} for _ in self._batch]
         self._sinks: set[Site] = set()
+        self._mask: tuple[Any, ...] | None = None  # of the last block, often the next layer's too
         self._empty: dict[int, int] = defaultdict(int)
 
     def observe(self, rows: Rows) -> None:
@@ -122,7 +123,9 @@ class Recorder:
         if self._requested is not None and rows.site not in self._requested:
             return
         _, heads, count, width = rows.weights.shape
-        allowed = to_numpy(_allowed(rows))
+        if self._mask is None or self._mask[:3] != (id(rows.allowed), count, width):
+            self._mask = (id(rows.allowed), count, width, to_numpy(rows.mask), rows.allowed)
+        allowed = self._mask[3]
         weights_of, indices = rows.weights, self._requested and self._requested[rows.site]
         if indices and len(indices) < heads:
             listed = self._kept[rows.site] = tuple(sorted(indices))
@@ -212,7 +215,7 @@ class ScoreObserver:
         self._sinks: dict[tuple[Site, ...], SinkTotals] = {}
         self._places_of_sinks: dict[Site, SinkPlaces] = {}
         self._waiting: list[Rows] = []
-        self._measured: list[tuple[tuple[Site, ...], slice | None, list[Array]]] = []
+        self._measured: list[tuple[tuple[Any, ...], list[Array]]] = []
         self._axes: dict[SiteKind, Axes] = {}
         self._known: dict[tuple[str, ...], tuple[NDArray[np.intp], NDArray[np.intp]]] = {}
         self._gated: set[Site] = set()
@@ -254,11 +257,10 @@ class ScoreObserver:
             and (rows.start, rows.key_start, rows.sink) == (0, first.key_start, first.sink)
             and first.start == 0
             and longest <= rows.weights.shape[2]
-            and _allowed(rows).shape[1] == 1  # else a head's mask would be another layer's too
+            and rows.mask.shape[1] == 1  # else a head's mask would be another layer's too
             and (rows.site.kind, rows.weights.shape) == (first.site.kind, first.weights.shape)
             and rows.openness is None
             and first.openness is None
-            and self._watch is None
             and not self._totals[rows.site].walks
             and not any(SCORES[name].user for name in self._names)
             and size <= arrays.of(rows.weights).at_once(rows.weights, _HELD_ELEMENTS)
@@ -283,34 +285,46 @@ class ScoreObserver:
                 if SINK in self._names:
                     sinks.add(block)
                 measured = totals.measured(block, len(layers))
-                self._keep(sites, items, measured.pieces, block)
+                pieces = measured.pieces
+                if not arrays.of(block.weights).on_cpu(block.weights):
+                    # first columns of all weights: finite where these are numbers
+                    column = block.weights[:, : pieces[1].shape[1], :, 0]
+                    shaped = column.reshape(len(column), len(sites), -1, column.shape[-1])
+                    pieces = [*pieces, shaped.sum((0, 2, 3))]
+                self._keep(pieces, sites, items)
                 if self._watch is not None:
                     values = block.xp.where(measured.defined, measured.values, math.nan)
-                    self._show(self._watch, rows, items, values)
+                    self._keep([values], sites, items, rows.start)
         sinks.seen(rows.weights.shape[2], self._longest(rows))
-        if sinks.pieces:
-            self._keep(sites, None, sinks.pieces, None)
+        self._keep(sinks.pieces, sites)
 
-    def _keep(
-        self, sites: tuple[Site, ...], items: slice | None, pieces: list[Array], block: Block | None
-    ) -> None:
-        """Add up what was measured of some items, or the places of sinks: later, on a GPU."""
-        lib = arrays.of(pieces[0])
-        if lib.on_cpu(pieces[0]):
-            self._take(sites, items, [to_numpy(piece) for piece in pieces])
-            return
-        if block is not None:  # first columns of all weights: finite where these are numbers
-            column = block.weights[:, : pieces[1].shape[1], :, 0]
-            shaped = column.reshape(len(column), len(sites), -1, column.shape[-1])
-            pieces = [*pieces, shaped.sum((0, 2, 3))]
-        self._measured.append((sites, items, pieces))
+    def _keep(self, pieces: list[Array], *of: Any) -> None:
+        """Have :meth:`_take` take what was measured, if anything: later, on a GPU."""
+        if pieces:
+            self._measured.append((of, pieces))
+            if arrays.of(pieces[0]).on_cpu(pieces[0]):
+                self._fetch()
+
+    def _fetch(self) -> None:
+        """Take all that was kept; the host waits once."""
+        kept_pieces, self._measured = self._measured, []
+        numbers = iter(fetched([piece for _, pieces in kept_pieces for piece in pieces]))
+        for of, pieces in kept_pieces:
+            self._take([next(numbers) for _ in pieces], *of)
 
     def _take(
-        self, sites: tuple[Site, ...], items: slice | None, pieces: Sequence[NDArray[Any]]
+        self,
+        pieces: Sequence[NDArray[Any]],
+        sites: tuple[Site, ...],
+        items: slice | None = None,
+        start: int | None = None,
     ) -> None:
-        """Add up what was measured, on the host."""
+        """Add up what was measured of some items or the places of sinks, or show single rows."""
         for layer, site in enumerate(sites):
-            if items is not None:
+            if items is not None and start is not None:
+                of_layer = np.array_split(pieces[0], len(sites), 1)[layer]
+                self._show(site, start, items, of_layer)
+            elif items is not None:
                 if not all(math.isfinite(columns[layer]) for columns in pieces[6:]):
                     raise not_numbers(site)
                 self._totals[site].take(items, pieces[:6], layer)
@@ -323,23 +337,9 @@ class ScoreObserver:
         """Score what waits, and fetch what was measured: the host waits once."""
         self._score_waiting()
         for sites, sinks in self._sinks.items():
-            if not sinks.pieces and (last := sinks.found()):
-                self._keep(sites, None, last, None)
-        measured, self._measured = self._measured, []
-        if not measured:
-            return
-        like = measured[0][2][0]
-        lib = arrays.of(like)
-        parts = [lib.cast(arrays.converted(piece, like), lib.largest_float(like)).reshape(-1)
-                 for _, _, pieces in measured for piece in pieces]  # fmt: skip
-        numbers, first = to_numpy(lib.xp.concatenate(parts)), 0
-        for sites, items, pieces in measured:
-            fetched = []
-            for piece in pieces:
-                size = math.prod(piece.shape)
-                fetched.append(numbers[first : first + size].reshape(tuple(piece.shape)))
-                first += size
-            self._take(sites, items, fetched)
+            if not sinks.pieces:
+                self._keep(sinks.found(), sites)
+        self._fetch()
 
     def sums(self, item: int) -> Sums:
         """Return the sums over one item's rows, for every head of the layout."""
@@ -443,7 +443,7 @@ class ScoreObserver:
     def _region(self, rows: Rows, items: slice, r: int, s: int, keys: int) -> Region:
         """Where the block stands; the same as in an earlier layer where nothing is different."""
         axes = self._axes[rows.site.kind]
-        allowed = _allowed(rows)
+        allowed = rows.mask
         allowed = allowed[items if len(allowed) > 1 else slice(None), :, :r, :s]
         lib = arrays.of(allowed)
         allowed = lib.xp.broadcast_to(allowed, (items.stop - items.start, *allowed.shape[1:]))
@@ -483,24 +483,14 @@ class ScoreObserver:
         assert scratch is not None
         return scratch
 
-    def _show(self, watch: Watch, rows: Rows, items: slice, values: Array) -> None:
+    def _show(self, site: Site, start: int, items: slice, values: NDArray[Any]) -> None:
         """Let somebody see the scores of single rows, item by item."""
-        lengths = self._axes[rows.site.kind].lengths
+        assert self._watch is not None
+        lengths = self._axes[site.kind].lengths
         for item, item_values in zip(range(items.start, items.stop), values, strict=True):
-            counting = item_values[:, :, : max(0, lengths[item][0] - rows.start)].swapaxes(0, 1)
+            counting = item_values[:, :, : max(0, lengths[item][0] - start)].swapaxes(0, 1)
             if counting.shape[-1]:
-                watch(item, rows.site, rows.start, self._scored(rows.site), counting)
-
-
-def _allowed(rows: Rows) -> Array:
-    """Bool [B or 1, H or 1, r, s]: the keys of a block that each query may attend to."""
-    if rows.allowed is None:
-        lib = arrays.of(rows.weights)
-        everywhere = lib.full((1, 1, 1, 1), True, lib.bool_, rows.weights)
-    else:
-        everywhere = rows.allowed[(None,) * (4 - rows.allowed.ndim)]
-    shape = (*everywhere.shape[:2], *rows.weights.shape[2:])
-    return arrays.of(everywhere).xp.broadcast_to(everywhere, shape)
+                self._watch(item, site, start, self._scored(site), counting)
 
 
 def score_capture(capture: Capture, names: Sequence[str] | None = None) -> ScoreObserver:

@@ -22,12 +22,12 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core import arrays
-from attnviz.core.arrays import Array, to_numpy
 from attnviz.core.capture import Capture
 from attnviz.core.heads import SITE_PREFIX, Head, Layout, Site, SiteKind
 from attnviz.core.record import parsed
@@ -398,10 +398,10 @@ def targets(capture: Capture, head: Head, score: str) -> NDArray[np.bool_]:
             single[0, number, :, key] = 1.0
 
         def watch(
-            item: int, site: Site, start: int, names: Sequence[str], values: Array,
+            item: int, site: Site, start: int, names: Sequence[str], values: NDArray[Any],
             first: int = first,
         ) -> None:  # fmt: skip
-            for number, row in np.argwhere(to_numpy(values[0] > 0.5)).tolist():
+            for number, row in np.argwhere(values[0] > 0.5).tolist():
                 hits[start + row, first + number] = True
 
         observer = ScoreObserver([capture.inputs], capture.layout, [score], watch)
@@ -428,8 +428,8 @@ def strongest_pair(capture: Capture, head: Head, score: str) -> tuple[int, int] 
     np.put_along_axis(single[0], order.T[..., None], 1.0, -1)
     best: list[tuple[float, int, int]] = []
 
-    def watch(item: int, site: Site, start: int, names: Sequence[str], values: Array) -> None:
-        for choice, row in np.argwhere(to_numpy(values[0] > 0.5)).tolist():
+    def watch(item: int, site: Site, start: int, names: Sequence[str], values: Any) -> None:
+        for choice, row in np.argwhere(values[0] > 0.5).tolist():
             key = int(order[start + row, choice])
             best.append((-float(weights[start + row, key]), start + row, key))
 

@@ -52,9 +52,7 @@ class TileObserver:
             self._kept[site] = _Layer(len(weights), self._size, self._rows, self._keys, self._keep)
         allowed = None
         if rows.allowed is not None:
-            part = to_torch(rows.allowed[(None,) * (4 - rows.allowed.ndim)])
-            part = part.expand(-1, -1, *rows.weights.shape[2:])[0, :, queries, keys]
-            allowed = part.any(0)
+            allowed = to_torch(rows.mask[0, :, queries, keys]).any(0)
         layer, start = self._kept[site], first - self._rows.start
         layer.add(weights, allowed, start, key_start - self._keys.start)
         if rows.unselected is not None:  # of all keys, those too that no query of a block may see

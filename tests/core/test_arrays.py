@@ -31,7 +31,6 @@ SQUARE = DRAW.normal(size=(3, 4, 4))
 CALLS: dict[str, tuple[Any, ...]] = {
     "columns_of_rows": (X, COLUMNS), "at_indices": (X, X.argmax(-1)[..., None]),
     "sum_by_row": (VALUES, ROWS, 7), "column_sums": (X,), "doubles": (X,),
-    "padded_left": (X, 3, 0.5),
     "padded_keys": (FLAGS, 2, 1), "matmul": (A, B, None), "softmax": (X, None),
     "log_softmax": (X,), "log_probabilities": (X[0, 0], COLUMNS[:, 0]),
     "log_sum_exp": (X,), "sigmoid": (X,), "linear": (X, WEIGHT, BIAS),

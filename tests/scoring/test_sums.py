@@ -71,9 +71,9 @@ def test_a_text_has_the_same_sums_whatever_it_runs_with() -> None:
 def test_whoever_watches_sees_the_rows_that_the_sums_are_made_of() -> None:
     seen: dict[tuple[int, Site], torch.Tensor] = {}
 
-    def watch(item: int, site: Site, start: int, names: object, values: torch.Tensor) -> None:
+    def watch(item: int, site: Site, start: int, names: object, values: Any) -> None:
         assert (start, names) == (0, MEASURED)
-        seen[item, site] = values
+        seen[item, site] = torch.from_numpy(values)
 
     observer = observed(TEXTS, watch=watch)
     for number, text in enumerate(TEXTS):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from attnviz.core.arrays import on_numpy
 
 __all__ = [
-    "Array", "Movable", "array", "converted", "doubles", "exact", "is_array", "mapped",
-    "no_gradients", "norm", "of", "on_host", "to_numpy", "to_torch", "top",
+    "Array", "Movable", "array", "converted", "doubles", "exact", "fetched", "is_array",
+    "mapped", "no_gradients", "norm", "of", "on_host", "to_numpy", "to_torch", "top",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ def to_numpy(x: Array) -> NDArray[Any]:
 
     NumPy has no bfloat16: its numbers come in float32, which holds each of them.
     """
-    if isinstance(x, np.ndarray):
-        return x
+    if not hasattr(x, "detach"):
+        return np.asarray(x)
     tensor = x.detach().cpu()
     if str(tensor.dtype) == "torch.bfloat16":
         tensor = tensor.float()
@@ -143,6 +143,17 @@ def mapped(part: _Part, change: Callable[[Array], Array]) -> _Part:
     if all(changed[name] is value for name, value in members.items()):
         return part
     return cast("_Part", replace(node, **changed) if record else changed)
+
+
+def fetched(parts: Sequence[Array]) -> list[NDArray[Any]]:
+    """Return arrays as NumPy's, for which the host waits once: a device's in its largest type."""
+    if not parts or not hasattr(parts[0], "detach") or of(parts[0]).on_cpu(parts[0]):
+        return list(map(to_numpy, parts))
+    lib, like = of(parts[0]), parts[0]
+    dtype, sizes = lib.largest_float(like), [part.numel() for part in parts]
+    flat = [lib.cast(converted(part, like), dtype).reshape(-1) for part in parts]
+    numbers = np.split(to_numpy(lib.xp.concatenate(flat)), np.cumsum(sizes)[:-1])
+    return [x.reshape(tuple(part.shape)) for x, part in zip(numbers, parts, strict=True)]
 
 
 class Movable:

@@ -155,14 +155,9 @@ def limits(allowed: Numbers, dtype: DTypeLike) -> Numbers:
     return np.where(allowed, np.asarray(np.inf, dtype), np.finfo(dtype).min)
 
 
-def padded_left(x: Numbers, count: int, value: float) -> Numbers:
-    """With ``count`` more of the last axis before the others."""
-    return np.pad(x, [(0, 0)] * (x.ndim - 1) + [(count, 0)], constant_values=value)
-
-
-def padded_keys(x: Numbers, before: int, after: int) -> Numbers:
-    """With zeros for more keys at both ends: False in a mask, no weight elsewhere."""
-    return np.pad(x, [(0, 0)] * (x.ndim - 1) + [(before, after)])
+def padded_keys(x: Numbers, before: int, after: int, value: float = 0) -> Numbers:
+    """With more keys at both ends: zeros are False in a mask, no weight elsewhere."""
+    return np.pad(x, [(0, 0)] * (x.ndim - 1) + [(before, after)], constant_values=value)
 
 
 def multiplies_exactly(like: Numbers) -> bool:

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-_BYTES = 64
+BYTES = 64
 """Taken for each number of a block: it, and what is worked out of it."""
 
 xp = torch
@@ -116,13 +116,12 @@ def at_once(like: Tensor, limit: int) -> int:
         free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     elif device.type == "mps":
         free = torch.mps.recommended_max_memory() - torch.mps.current_allocated_memory()
-    return limit if free is None else min(limit, free // _BYTES)
+    return limit if free is None else min(limit, free // BYTES)
 
 
 def column_sums(x: Tensor) -> Tensor:
     """Give sums over the last axis but one, in float64, on the CPU where their device has none."""
-    precise = x if largest_float(x) == torch.float64 else x.cpu()
-    return precise.sum(-2, dtype=torch.float64)
+    return (x if largest_float(x) == torch.float64 else x.cpu()).sum(-2, dtype=torch.float64)
 
 
 def contiguous(x: Tensor) -> Tensor:
@@ -158,7 +157,8 @@ def outside(x: Tensor) -> Tensor:
 
 def sum_by_row(x: Tensor, rows: Tensor, count: int) -> Tensor:
     """[n, H] added up where ``rows``, int64 [n] and ascending, are the same: [count, H]."""
-    return x.new_zeros(count, x.shape[1]).index_add_(0, rows, x)
+    sums = x.new_zeros(count, x.shape[1])  # CUDA's index_add_ has no fixed order
+    return sums.index_put_((rows,), x, True) if x.is_cuda else sums.index_add_(0, rows, x)
 
 
 def limits(allowed: Tensor, dtype: torch.dtype) -> Tensor:
@@ -167,14 +167,9 @@ def limits(allowed: Tensor, dtype: torch.dtype) -> Tensor:
     return lowest.masked_fill_(allowed, float("inf"))
 
 
-def padded_left(x: Tensor, count: int, value: float) -> Tensor:
-    """With ``count`` more of the last axis before the others."""
-    return F.pad(x, (count, 0), value=value)
-
-
-def padded_keys(x: Tensor, before: int, after: int) -> Tensor:
-    """With zeros for more keys at both ends: False in a mask, no weight elsewhere."""
-    return F.pad(x, (before, after))
+def padded_keys(x: Tensor, before: int, after: int, value: float = 0) -> Tensor:
+    """With more keys at both ends: zeros are False in a mask, no weight elsewhere."""
+    return F.pad(x, (before, after), value=value)
 
 
 def multiplies_exactly(like: Tensor) -> bool:

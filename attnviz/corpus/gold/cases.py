@@ -132,7 +132,7 @@ class WordMaps:
     def add(self, rows: Rows) -> Array | None:
         """Take in a block; [B, H, W, W] in float64 with the layer's last one, else None."""
         _, _, count, width = rows.weights.shape
-        weights = _exact(rows.weights)
+        weights = arrays.exact(rows.weights)
         self._member = arrays.converted(self._member, weights)
         self._share = arrays.converted(self._share, weights)
         keys = slice(rows.key_start, rows.key_start + width)
@@ -190,14 +190,6 @@ class Pointing:
     def heads(self, item: int) -> NDArray[np.int64]:
         """[N, 2, W]: the word that each head points to from each word, by row and by column."""
         return np.concatenate([self._hits[site][item] for site in self._sites])
-
-
-def _exact(weights: Array) -> Array:
-    """In float64, where they are; of devices that have none (MPS) in NumPy."""
-    lib = arrays.of(weights)
-    if lib.largest_float(weights) == lib.float64:
-        return arrays.exact(weights)
-    return arrays.array(arrays.doubles(weights))
 
 
 def _tokens(inputs: Inputs) -> Tokens:

@@ -26,7 +26,7 @@ from attnviz.attention.interventions import mixed
 from attnviz.captures.inputs import prepare_each
 from attnviz.captures.trials import PROBE_SEEDS, Activations, Trial, predicted, probe
 from attnviz.core import arrays
-from attnviz.core.arrays import Array
+from attnviz.core.arrays import Array, fetched
 from attnviz.core.heads import Head, Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs, Prompt, padded
 from attnviz.core.source import Rows, Source
@@ -175,10 +175,11 @@ class Means:
         outputs have no common direction.
         """
         steady = {}
-        wholes = {site: arrays.norm(sums.sum(0)) for site, sums in self._sums.items()}
+        wholes = {site: fetched([arrays.norm(sums.sum(0)), self._norms[site]])
+                  for site, sums in self._sums.items()}  # fmt: skip
         for head in layout:
-            size = float(self._norms[head.site][head.index])
-            steady[head] = float(wholes[head.site][head.index]) / size if size > 0 else 0.0
+            common, size = (float(norms[head.index]) for norms in wholes[head.site])
+            steady[head] = common / size if size > 0 else 0.0
         return steady
 
 

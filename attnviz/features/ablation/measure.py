@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from attnviz.captures.trials import Trial
 from attnviz.core import arrays
-from attnviz.core.arrays import Array, exact
+from attnviz.core.arrays import Array, exact, fetched
 from attnviz.core.heads import Head, Site
 from attnviz.core.source import ForwardRequest, Gate, Output, Source
 from attnviz.core.threads import one_thread_for
@@ -183,7 +183,7 @@ class Meter:
             )
             for number, before in enumerate(base):
                 for group, after in zip(numbers, values, strict=True):
-                    total[number][group] += (arrays.to_numpy(after[number]) - before) / draws
+                    total[number][group] += (after[number] - before) / draws
         return total
 
     def _interventions(
@@ -362,8 +362,9 @@ def nearness(
             for fill in fills.values()
         ]
         indices = sorted(heads[site])
+        rows = arrays.of(z).asarray(indices, arrays.of(z).int64, z)
         ours, *several = (
-            xp.concatenate([part[n, :size][:, indices] for n, size in enumerate(lengths)]).swapaxes(
+            xp.concatenate([part[n, :size][:, rows] for n, size in enumerate(lengths)]).swapaxes(
                 0, 1
             )
             for part in (z, *(xp.broadcast_to(x, z.shape) for x in filled))
@@ -373,9 +374,10 @@ def nearness(
             off = _off(ours, several, np.repeat(np.arange(len(lengths)), lengths))
         for number, (by_head, theirs) in enumerate(zip(by_method.values(), several, strict=True)):
             distance = arrays.norm(theirs - ours).mean(1) / size
+            distances = distance.tolist()
             for row, index in enumerate(indices):
                 share = off[row][number] if off else None
-                by_head[Head(site, index)] = Nearness(float(distance[row]), share)
+                by_head[Head(site, index)] = Nearness(distances[row], share)
     return by_method
 
 
@@ -406,7 +408,7 @@ def _off(real: Array, fills: Sequence[Array], text: NDArray[np.int64]) -> list[l
         return []
     xp = arrays.of(real).xp
     barrier = arrays.converted(arrays.array(np.where(same_text, np.inf, 0.0)), real)
-    shares = []
+    shares: list[list[Array]] = []
     for head, ours in enumerate(real):
         far = xp.quantile(_to_nearest(ours, ours, barrier), _REAL)
         norms, of_head = arrays.norm(ours), []
@@ -414,9 +416,10 @@ def _off(real: Array, fills: Sequence[Array], text: NDArray[np.int64]) -> list[l
         for theirs in (fill[head] for fill in fills):
             size, distance = arrays.norm(theirs), _to_nearest(theirs, ours, barrier)
             outside = (distance > far) | (size < low) | (size > high)
-            of_head.append(float(arrays.exact(outside).mean()))
+            of_head.append(arrays.exact(outside).mean())
         shares.append(of_head)
-    return shares
+    numbers = map(float, fetched([share for of_head in shares for share in of_head]))
+    return [[next(numbers) for _ in of_head] for of_head in shares]
 
 
 def _to_nearest(a: Array, b: Array, barrier: Array) -> Array:

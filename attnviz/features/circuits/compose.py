@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core import arrays
-from attnviz.core.arrays import Array, array, exact, to_numpy
+from attnviz.core.arrays import Array, array, exact, fetched
 from attnviz.core.weights import Normalization, OutputProjection, Reading
 from attnviz.features.circuits.result import Chance, Side
 from attnviz.statistics.distributions import gamma_above
@@ -179,23 +179,24 @@ def matched(ratio: Array, write: Array, read: Array, room: int) -> NDArray[np.fl
 
     ``ratio`` [n, m], see :func:`between`; ``write`` [n, d, D]; ``read`` [m, D, d'].
     """
-    (p, p3), (q, q3) = _moments(write @ _turned(write)), _moments(_turned(read) @ read)
+    moments = (*_moments(write @ _turned(write)), *_moments(_turned(read) @ read))
+    ratio_, p, p3, q, q3 = fetched([ratio, *moments])
     size = float(room)
     variance = 2 * (size * p - 1)[:, None] * (size * q - 1) / (size**2 * (size - 1) * (size + 2))
-    squares = np.square(to_numpy(ratio).astype(np.float64))
+    squares = np.square(ratio_.astype(np.float64))
     deviation = (squares - 1 / size) / np.sqrt(variance.clip(_TINY))
     freedom = (p**3 / p3**2)[:, None] * (q**3 / q3**2)
     above = (freedom + deviation * np.sqrt(2 * freedom)).clip(0)
     return gamma_above(above / 2, freedom / 2)
 
 
-def _moments(gram: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _moments(gram: Array) -> tuple[Array, Array]:
     """Σa² and Σa³ of the eigenvalues' shares, [n] each, of Gram matrices [n, d, d]."""
     precise = exact(gram)
     trace = precise.diagonal(0, -2, -1).sum(-1)
     shares = precise / trace.clip(_TINY)[:, None, None]
     squares = shares @ shares
-    return to_numpy((shares * shares).sum((-2, -1))), to_numpy((squares * shares).sum((-2, -1)))
+    return (shares * shares).sum((-2, -1)), (squares * shares).sum((-2, -1))
 
 
 def chance(width: int, write: int, read: int, *, mean_goes: bool, seed: int) -> Chance:

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core import arrays
-from attnviz.core.arrays import Array, exact, to_numpy
+from attnviz.core.arrays import Array, exact, fetched, to_numpy
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest, Source, Start
 from attnviz.core.weights import Embedding, Normalization, OutputProjection, Reading, Readout
@@ -93,15 +93,17 @@ class ReadTokens:
         read = divided(reading.norm, self.embedded)
         scores = _scores(out, self._meeting(reading.norm), value)
         centred_scores = _scores(out, self._centred.T @ read, value)
-        xp, heads = arrays.of(out).xp, []
-        for score, centred_score, w_v, w_o in zip(scores, centred_scores, value, out, strict=True):
+        xp, heads = arrays.of(out).xp, list[Array]()
+        for w_v, w_o in zip(value, out, strict=True):
             values_read = read @ w_v  # [V, d_v]
             raised = (values_read * (self._centred @ w_o.T)).sum(1)  # of the token itself
             spread = xp.sqrt(((values_read @ (w_o @ self._deviation @ w_o.T)) * values_read).sum(1))
-            own = exact(raised / spread.clip(xp.finfo(spread.dtype).tiny)).mean().item()
-            lowered = exact(arrays.of(raised).cast(raised < 0, raised.dtype)).mean().item()
-            heads.append(Copying(score, centred_score, own, lowered))
-        return tuple(heads)
+            own = exact(raised / spread.clip(xp.finfo(spread.dtype).tiny)).mean()
+            lowered = exact(arrays.of(raised).cast(raised < 0, raised.dtype)).mean()
+            heads += [own, lowered]
+        shares = list(map(float, fetched(heads)))
+        rows = zip(scores, centred_scores, shares[::2], shares[1::2], strict=True)
+        return tuple(Copying(*row) for row in rows)
 
     def chance(self, reading: Reading, output: OutputProjection, seed: int) -> Chance:
         """Return the score of heads with normally distributed matrices of the same shapes."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from attnviz.attention.interventions import SPARE
 from attnviz.captures.trials import Trial
 from attnviz.core import arrays
+from attnviz.core.arrays import fetched
 from attnviz.core.heads import Head, Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Cut, CutMethod, ForwardRequest, Output, Rows, Source
@@ -25,7 +26,7 @@ from attnviz.features.knockout.result import MOST, CutEffect, Written
 from attnviz.features.knockout.settings import KnockoutSettings
 from attnviz.features.knockout.texts import CutText, Edges, edges_of
 from attnviz.interventions.metrics import Metric
-from attnviz.interventions.sweep import TOKENS, Intervention, first_layer, full_logits, sweep
+from attnviz.interventions.sweep import TOKENS, Intervention, first_layer, full_logits, item, sweep
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,14 +167,17 @@ def measure(
     full, layout = model.output, source.layout
     assert full.logits is not None
 
-    def value(changed: Output, run: CutRun) -> float:
-        return float(run.metric.of(full, changed, [run.trial])[0].mean())
+    def values(changed: Output, numbers: Sequence[int], *_: int) -> list[float]:
+        pairs = [(item(changed, n), runs[of]) for n, of in enumerate(numbers)]
+        values = [run.metric.of(full, output, [run.trial])[0] for output, run in pairs]
+        return [float(mean) for mean in fetched([of_run.mean() for of_run in values])]
 
     def request(run: CutRun, places: Mapping[SiteKind, NDArray[np.int64]]) -> ForwardRequest:
         order = places.get(run.edges.kind)
         return ForwardRequest(cuts=cuts_of(run.edges, run.heads, inputs, layout, method, order))
 
-    base, changes = [value(full, run) for run in runs], []
+    base: list[float] = [values(full, [n])[0] for n in range(len(runs))]
+    changes = []
     for draw in range(-1, draws):
         order = None if draw < 0 else np.random.default_rng([*seed, draw])
         places = _orders(order, inputs)
@@ -184,13 +188,11 @@ def measure(
             )
             for run in runs
         ]
-        changes.append(
-            sweep(
-                full_logits(source), [inputs], cuts,
-                lambda changed, number, _: value(changed, runs[number]) - base[number],
-                full, tokens=tokens or TOKENS, width=full.logits.shape[-1],
-            )
+        after = sweep(
+            full_logits(source), [inputs], cuts, values, full, tokens=tokens or TOKENS,
+            width=full.logits.shape[-1],
         )  # fmt: skip
+        changes.append([value - before for value, before in zip(after, base, strict=True)])
     return [
         Measured(*model.weights.shares(run.edges, run.heads), base[n], cut, tuple(controls))
         for n, (run, (cut, *controls)) in enumerate(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from attnviz.attention.contributions import Carrying, directions, gain
 from attnviz.captures import trials
 from attnviz.core import arrays
-from attnviz.core.arrays import Array, exact
+from attnviz.core.arrays import Array, exact, fetched
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Output, Source, Start, tolerance
@@ -129,8 +129,9 @@ def _check_states(source: Source, difference: float, logits: Array) -> None:
 
 def at(states: Sequence[Array], places: Sequence[int]) -> Array:
     """States [L + 1, P, D] at some positions, of those [1, T, D] of one text."""
-    rows = list(places)
-    return arrays.of(states[0]).xp.stack([state[0][rows] for state in states])
+    lib = arrays.of(states[0])
+    rows = lib.asarray(list(places), lib.int64, states[0])
+    return lib.xp.stack([arrays.converted(state, states[0])[0][rows] for state in states])
 
 
 def added(
@@ -152,7 +153,7 @@ def added(
     as they were read; ``deviations`` [P, n] by layer, σ of the normalizations that it puts over the
     stream.
     """
-    named, lib, readout = iter(names), arrays.of(states), source.readout().converted(states)
+    lib, readout, split = arrays.of(states), source.readout().converted(states), list[Array]()
     carrying = Carrying(readout, deviations)
     for index, state in enumerate(states):
         toward, constants = directions(readout, state, tokens[index])
@@ -175,9 +176,11 @@ def added(
                                 for part, direction in parts)]  # fmt: skip
             toward = carrying.inside(toward, layer)
         columns = lib.xp.stack([(below * toward).sum(-1), *sums], 1)
-        totals = columns.sum(-1) + heads.sum(-1)
-        _check(source, totals, logits[index])
-        rows = zip(totals.tolist(), columns.tolist(), heads.tolist(), strict=True)
+        split += [columns.sum(-1) + heads.sum(-1), logits[index], columns, heads]
+    numbers, named = iter(fetched(split)), iter(names)
+    for totals, read, *terms in zip(*[numbers] * 4, strict=True):
+        _check(source, float((abs(totals - read) / abs(read).clip(1.0)).max()))
+        rows = zip(totals.tolist(), *(part.tolist() for part in terms), strict=True)
         for total, (first, constant, bias_, mlp, mixer), by_head in rows:
             yield Added(next(named), total, first, tuple(by_head), bias_, mlp, constant, mixer)
 
@@ -202,12 +205,11 @@ def _of_heads(source: Source, site: Site, outputs: Array, toward: Array) -> tupl
     return added, bias
 
 
-def _check(source: Source, sums: Array, logits: Array) -> None:
+def _check(source: Source, deviation: float) -> None:
     """ModelError where sums are not the logits that were read."""
-    deviation = abs(sums - logits) / abs(logits).clip(1.0)
-    if not float(deviation.max()) <= tolerance(source):
+    if not deviation <= tolerance(source):
         raise ModelError(
-            f"what the layers of {source.info.model} add is up to {float(deviation.max()):.2g} off "
+            f"what the layers of {source.info.model} add is up to {deviation:.2g} off "
             "the logits that their states are read as: it is not shown; an ablated head cannot be "
             "split"
         )

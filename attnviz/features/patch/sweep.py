@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from attnviz.captures.trials import Activations, predicted
 from attnviz.core import arrays
-from attnviz.core.arrays import Array
+from attnviz.core.arrays import Array, fetched
 from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.prompt import Inputs, padded
 from attnviz.core.source import Donor, ForwardRequest, Output, Part, Source, Start
@@ -207,9 +207,13 @@ def sweep(
         ends = np.tile(base.at, len(batch) // len(base.batch))
         return Output(hidden=bench.forward(batch, ends, request)[1])
 
-    def metric(changed: Output, *_: int) -> Floats:
+    def metric(changed: Output, numbers: object = None, *_: int) -> Floats:
         assert changed.hidden is not None
-        return arrays.to_numpy(bench.values(changed.hidden, runs)).reshape(-1, len(base.batch))
+        ends, rows = changed.hidden, len(changed.hidden)
+        if numbers and arrays.of(ends).on_cpu(ends):  # last bits are those of each patch alone
+            rows = len(base.batch)
+        parts = [bench.values(ends[n : n + rows], runs) for n in range(0, len(ends), rows)]
+        return np.concatenate(fetched(parts)).reshape(-1, len(base.batch))
 
     layers = 0 if source.start_kind is None else len(base.states) - 1
     sets: dict[Prefix, list[int]] = {}  # of heads in several layers, alike ones together
@@ -224,7 +228,7 @@ def sweep(
         results = sweep_interventions(
             run, base.batch, interventions, metric, start, tokens=tokens, concurrent=concurrent
         )
-        values[single] = np.concatenate(results)
+        values[single] = np.stack(results)
     room = max(1, tokens // padded(base.batch))
     ordered = [sets[key] for key in sorted(sets)]
     for first in range(0, len(ordered), room):
@@ -380,8 +384,7 @@ class _Patches:
                 mask = self._mask(trial, theirs.shape[2])[:, None]
             share = np.zeros((count, *size), np.float32)
             share[:, list(rows)] = mask
-            shares = arrays.of(theirs).asarray(share, theirs.dtype, theirs)
-            donors.setdefault(site, []).append(Donor(part, theirs, shares))
+            donors.setdefault(site, []).append(Donor(part, theirs, arrays.array(share)))
         return ForwardRequest(donors=donors)
 
     def _theirs(self, site: Site, part: Part) -> Array:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core import arrays
-from attnviz.core.arrays import Array, to_numpy
+from attnviz.core.arrays import Array, fetched, to_numpy
 from attnviz.core.heads import Head, Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Rows
@@ -52,6 +52,7 @@ class Passing:
         self._batch, self._layout = tuple(batch), layout
         self._counts: dict[SiteKind, Array] = {}
         self._totals: dict[Site, tuple[_Sums, _Sums]] = {}
+        self._real: dict[tuple[SiteKind, int, int], Array] = {}
 
     def observe(self, rows: Rows) -> None:
         """Add one block of rows; changes nothing in it."""
@@ -62,15 +63,20 @@ class Passing:
         choices = uniform.sum(-1)
         counts = counts & (choices >= 2)  # [B, A, r]
         uniform = uniform * (counts / choices.clip(1))[..., None]
-        selected = weights if counts.all() else weights * counts[..., None]
+        on_cpu = arrays.of(weights).on_cpu(weights)
+        selected = weights if on_cpu and counts.all() else weights * counts[..., None]
         keys = slice(rows.key_start, rows.key_start + s)
         flow, chance = self._sums(site, weights)
-        flow.keys[..., keys] += to_numpy(selected.sum(2))
-        chance.keys[..., keys] += _mean(to_numpy(uniform.sum(2)))
+        sums = [selected.sum(2), uniform.sum(2)]
         if site.kind != "cross":
+            sums += [_diagonals(selected), _diagonals(uniform)]
+        by_key, uniform_by_key, *diagonals = fetched(sums)
+        flow.keys[..., keys] += by_key
+        chance.keys[..., keys] += _mean(uniform_by_key)
+        if diagonals:
             reach = rows.start + r - 1 - rows.key_start
-            flow.distances[:] += _binned(_diagonals(selected), reach)
-            chance.distances[:] += _mean(_binned(_diagonals(uniform), reach))
+            flow.distances[:] += _binned(diagonals[0], reach)
+            chance.distances[:] += _mean(_binned(diagonals[1], reach))
 
     def passed(self, item: int) -> dict[Site, Passed]:
         """Return what went by for one item, by site in the layout's order."""
@@ -99,13 +105,12 @@ class Passing:
 
     def _allowed(self, rows: Rows) -> Array:
         """Bool [B, A, r, s], without padding."""
-        batch, _, r, s = rows.weights.shape
-        lengths = [len(item.sides[rows.site.kind].keys) for item in self._batch]
-        in_text = np.arange(rows.key_start, rows.key_start + s) < np.array(lengths)[:, None]
-        real = arrays.converted(arrays.array(in_text), rows.weights)[:, None, None, :]
-        if rows.allowed is None:
-            return arrays.of(real).xp.broadcast_to(real, (batch, 1, r, s))
-        return rows.allowed[(None,) * (4 - rows.allowed.ndim)] & real
+        keys = (rows.site.kind, rows.key_start, rows.weights.shape[3])
+        if keys not in self._real:
+            lengths = [len(item.sides[rows.site.kind].keys) for item in self._batch]
+            in_text = np.arange(keys[1], keys[1] + keys[2]) < np.array(lengths)[:, None]
+            self._real[keys] = arrays.converted(arrays.array(in_text), rows.weights)[:, None, None]
+        return rows.mask & self._real[keys]
 
     def _sums(self, site: Site, like: Array) -> tuple[_Sums, _Sums]:
         """Return the sums of a layer: those of its heads, and those of uniform attention."""
@@ -140,9 +145,9 @@ def _diagonals(x: Array) -> Array:
     return padded[..., : r * (r + s - 1)].reshape(*x.shape[:-2], r, r + s - 1).sum(-2)
 
 
-def _binned(diagonals: Array, reach: int) -> NDArray[np.float64]:
+def _binned(diagonals: NDArray[Any], reach: int) -> NDArray[np.float64]:
     """[..., n] from distance ``-reach`` on -> [..., DISTANCES] in float64."""
-    sums = to_numpy(diagonals).astype(np.float64)
+    sums = diagonals.astype(np.float64)
     bins = np.clip(np.arange(sums.shape[-1]) - reach, -FARTHEST - 1, FARTHEST + 1) + FARTHEST + 1
     first = np.flatnonzero(np.diff(bins, prepend=-1))
     out = np.zeros((*sums.shape[:-1], DISTANCES))
@@ -229,13 +234,13 @@ class Watching:
         self._shown = scores_shown()
         self._seen: list[dict[Site, Floats]] = [{} for _ in keys]
 
-    def watch(self, item: int, site: Site, start: int, names: Sequence[str], values: Array) -> None:
+    def watch(self, item: int, site: Site, start: int, names: Sequence[str], values: Any) -> None:
         """Keep those scores [n, H, r] of some rows that show roles."""
         layer = self._layer(item, site)
         rows = slice(start, start + values.shape[-1])
         for role, name in enumerate(self._shown):  # cross-attention lacks some scores
             if name in names:
-                layer[role, :, rows] = to_numpy(values[names.index(name)])
+                layer[role, :, rows] = values[names.index(name)]
 
     def _layer(self, item: int, site: Site) -> Floats:
         """[R, H, T] of a layer, NaN where nothing was seen."""

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.arrays import Array
-from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import Observer, Source
 from attnviz.corpus.conllu import Sentence
@@ -254,9 +253,11 @@ class Worker:
         lengths = [window.inputs.length for window in prepared]
         self._done, is_long = 0, max(lengths, default=0) >= LONG_WINDOW
         self._token = 1 / sum(lengths) if is_long else 0.0
+        times = self._source.info.times
         for batch in batches(
-            prepared, _length, _BATCH_TOKENS, window=len(prepared) + 1, largest=LARGEST_BATCH
-        ):
+            prepared, _length, _BATCH_TOKENS * times, window=len(prepared) + 1,
+            largest=LARGEST_BATCH * times,
+        ):  # fmt: skip
             assert not isinstance(batch, InvalidRecord)
             group = [window for window in batch if isinstance(window, Window)]
             for window, sums in self._run(group, tally, examples, bad, row_by_row):
@@ -341,9 +342,9 @@ class Worker:
 
 
 def _both(first: Watch, second: Watch) -> Watch:
-    def watch(item: int, site: Site, start: int, names: Sequence[str], values: Array) -> None:
-        first(item, site, start, names, values)
-        second(item, site, start, names, values)
+    def watch(*scores: Any) -> None:
+        first(*scores)
+        second(*scores)
 
     return watch
 

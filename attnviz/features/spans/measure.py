@@ -63,22 +63,14 @@ class SpanObserver:
 
     def observe(self, rows: Rows) -> None:
         """Take in one block."""
-        like = rows.weights[0]
-        lib = arrays.of(like)
+        weights = arrays.exact(rows.weights[0])  # [H, r, s]
+        lib = arrays.of(weights)
         double = lib.float64
-        if lib.largest_float(like) != double:
-            like = like.cpu()
-        weights = lib.cast(like, double)  # [H, r, s]
         count, width = weights.shape[1:]
         mine = slice(rows.key_start, rows.key_start + width), slice(rows.start, rows.start + count)
-        keys = lib.asarray(self._keys[mine[0]], double, like)  # [s, K]
-        queries = lib.asarray(self._rows[mine[1]], double, like)  # [r, R]
-        allowed = lib.full((1, count, width), 1, double, like)
-        if rows.allowed is not None:
-            shape = (1, rows.allowed.shape[1], count, width)
-            allowed = lib.cast(
-                lib.xp.broadcast_to(arrays.converted(rows.allowed, like), shape)[0], double
-            )
+        keys = lib.asarray(self._keys[mine[0]], double, weights)  # [s, K]
+        queries = lib.asarray(self._rows[mine[1]], double, weights)  # [r, R]
+        allowed = lib.cast(arrays.converted(rows.mask[0], weights), double)  # [H or 1, r, s]
         reached = allowed @ keys  # [H or 1, r, K]
         reachable = lib.cast(reached > 0, double)
         chance = reached / allowed.sum(2)[..., None].clip(1)

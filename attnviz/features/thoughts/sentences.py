@@ -199,15 +199,13 @@ class SentenceObserver:
 
     def observe(self, rows: Rows) -> None:
         """Add up a block."""
-        like = rows.weights[0]
-        lib = arrays.of(like)
-        double = lib.float64
-        if lib.largest_float(like) != double:
-            like = like.cpu()
-        count, width = like.shape[1:]
-        queries = lib.asarray(self._members[rows.start : rows.start + count], double, like)
-        keys = lib.asarray(self._members[rows.key_start : rows.key_start + width], double, like)
-        sums = queries.T @ (lib.cast(like, double) @ keys)  # [H, n, n]
+        weights = arrays.exact(rows.weights[0])
+        count, width = weights.shape[1:]
+        spans = slice(rows.start, rows.start + count), slice(rows.key_start, rows.key_start + width)
+        queries, keys = (
+            arrays.converted(arrays.array(self._members[span]), weights) for span in spans
+        )
+        sums = queries.T @ (weights @ keys)  # [H, n, n]
         total = self._sums.get(rows.site)
         self._sums[rows.site] = sums if total is None else total + sums
 

@@ -32,7 +32,7 @@ from attnviz.core.tokens import Tokens
 from attnviz.features.thoughts.result import Continuation, Resampled, Sentence
 from attnviz.features.thoughts.sentences import TAGS
 from attnviz.interventions.metrics import values_of
-from attnviz.interventions.sweep import TOKENS, Intervention, full_logits, sweep
+from attnviz.interventions.sweep import TOKENS, Intervention, full_logits, item, sweep
 from attnviz.models.cache import Cache, as_records
 from attnviz.statistics.clusters import LEAST, LEVEL, half_widths
 from attnviz.statistics.histogram import Floats
@@ -72,8 +72,11 @@ def suppressed(
         for span in sentences[:-1]
     ]
     columns = sweep(
-        full_logits(source), [inputs], cuts, moved, full,
-        tokens=tokens or TOKENS, width=logits.shape[-1], on_progress=tell,
+        full_logits(source), [inputs], cuts,
+        lambda changed, numbers, skipped: [
+            moved(item(changed, n), number, skipped) for n, number in enumerate(numbers)
+        ],
+        full, tokens=tokens or TOKENS, width=logits.shape[-1], on_progress=tell,
     )  # fmt: skip
     effects = np.full((len(sentences), len(sentences)), np.nan)
     for number, column in enumerate(columns):

@@ -20,12 +20,13 @@ from attnviz.core.source import PLAIN, ForwardRequest, Gate
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.ablation import fills, measure
 from attnviz.interventions import metrics
-from attnviz.interventions.sweep import ablations, baseline, sweep_trials
+from attnviz.interventions.sweep import baseline
 from attnviz.models.controls import FreshConfig
 from attnviz.models.demo import DEMOS
 from attnviz.scoring import scores as score_functions
 from attnviz.scoring.observe import score_texts
 from attnviz.scoring.select import Group, every_head
+from tests.features.ablation.test_backends import swept
 
 TEXTS = ("the keys to the cabinet are on the table", "one two three one two", "a b c a b c a")
 
@@ -38,12 +39,6 @@ def gpt2():
 @pytest.fixture(scope="module")
 def bert():
     return av.load("demo-bert")
-
-
-def swept(source, tested, groups, metric, *, fills=None, **options):
-    """The metric without each group: of each, for every trial [n]."""
-    without = ablations(source, groups, len(tested), fills)
-    return sweep_trials(source, tested, without, metric, **options)
 
 
 def prepared(source, texts=TEXTS) -> list[Inputs]:

@@ -98,11 +98,11 @@ class RowWatch:
         self._features = [_features(traits) for traits in self.traits]
         self._grams: dict[Site, Floats | None] = {}
 
-    def watch(self, item: int, site: Site, start: int, names: Sequence[str], values: Array) -> None:
+    def watch(self, item: int, site: Site, start: int, names: Sequence[str], values: Any) -> None:
         """Take entropies from the scores of single rows [n, H, r]; blocks come before."""
         layer = self.layers.get((item, site))
         if layer is not None and "entropy" in names:
-            entropies = to_numpy(values[names.index("entropy")])[self._by_site[site]]
+            entropies = values[names.index("entropy")][self._by_site[site]]
             layer.entropy[:, start : start + entropies.shape[1]] = entropies
 
     def observe(self, rows: Rows) -> None:
@@ -116,6 +116,7 @@ class RowWatch:
             raise ModelError("a layer of this model hands out no values, so no row can be read")
         values = to_numpy(rows.values).astype(np.float32, copy=False)
         passes = None if rows.passes is None else to_numpy(rows.passes)[:, chosen]
+        masks = to_numpy(rows.mask)
         groups = [index // (rows.weights.shape[1] // values.shape[1]) for index in chosen]
         gram = self._gram(site)
         if site not in self.terms and rows.terms is not None:
@@ -150,7 +151,8 @@ class RowWatch:
                 layer.written[:, queries] = _norms(z, gram)
             layer.sink[:, queries] = w[..., traits.sink[keys]].sum(-1)
             layer.by_class[:, queries] = w @ self._features[item][keys]
-            allowed = _allowed(rows, item, chosen[0])[:r, :s]
+            mask = masks[item if len(masks) > 1 else 0]
+            allowed = mask[chosen[0] if len(mask) > 1 else 0, :r, :s]
             layer.allowed[queries, keys] = allowed
             layer.choices[queries] = allowed.sum(-1)
             full = self.whole[item]
@@ -201,16 +203,6 @@ def _features(traits: TokenTraits) -> Floats:
     features[np.arange(len(features)), traits.classes] = 1
     features[:, -1] = traits.repeated
     return features
-
-
-def _allowed(rows: Rows, item: int, head: int) -> Bools:
-    """Bool [r, s] of an item, without regard to padding."""
-    _, _, r, s = rows.weights.shape
-    if rows.allowed is None:
-        return np.ones((r, s), np.bool_)
-    allowed = to_numpy(rows.allowed[(None,) * (4 - rows.allowed.ndim)])
-    mask: Bools = allowed[item if len(allowed) > 1 else 0, head if allowed.shape[1] > 1 else 0]
-    return np.broadcast_to(mask, (r, s))
 
 
 def no_effects(source: Source) -> str:
