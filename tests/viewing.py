@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import csv
 import io
+import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -38,6 +40,14 @@ def chromium() -> str | None:
         return given
     names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
     return next(filter(None, map(shutil.which, names)), None)
+
+
+def data_of(page: bytes | str) -> Any:
+    """What a page's script is given."""
+    text = page if isinstance(page, str) else page.decode()
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    assert found is not None
+    return json.loads(found[1])
 
 
 def softmax(rng: np.random.Generator, heads: int, rows: int, columns: int, causal: bool = False):
@@ -139,6 +149,12 @@ class Opened:
         self.page.goto("about:blank")
         self.page.goto(f"{path.as_uri()}#{state}")
         return self.settle()
+
+    def visit(self, path: Path, state: str = "") -> Opened:
+        """Show a page that does not say when it is done."""
+        self.documents.add(path.as_uri())
+        self.page.goto(f"{path.as_uri()}#{state}")
+        return self
 
     def go(self, state: str) -> Opened:
         """Another state of the same page, by its address."""

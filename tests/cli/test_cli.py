@@ -16,7 +16,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
 
 import attnviz as av
 from attnviz.cli import COMMANDS, Commands, console, main
@@ -281,46 +280,16 @@ def test_names_in_short(capsys) -> None:
 # ------------------------------------------------------------------ what cannot work
 
 
-def folder(tmp_path: Path, name: str, **files: object) -> str:
-    place = tmp_path / name
-    place.mkdir()
-    for file, content in files.items():
-        path = place / file.replace("__", ".")
-        if isinstance(content, bytes):
-            path.write_bytes(content)
-        else:
-            path.write_text(json.dumps(content))
-    return str(place)
-
-
-BERT = {
-    "model_type": "bert", "hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1,
-    "intermediate_size": 16, "vocab_size": 5, "max_position_embeddings": 16,
-    "type_vocab_size": 2, "hidden_act": "gelu", "layer_norm_eps": 1e-12,
-}  # fmt: skip
-
-
 @pytest.fixture(scope="module")
-def bad(tmp_path_factory) -> dict[str, str]:
-    """Files and folders that are wrong in every way we know."""
+def bad(tmp_path_factory) -> str:
+    """A folder of files that are wrong in every way we know."""
     tmp = tmp_path_factory.mktemp("bad")
     (tmp / "latin1.txt").write_bytes("grün".encode("latin-1"))
     (tmp / "blank.txt").write_text(" \n\t\n")
     (tmp / "utf16.txt").write_text("a b", encoding="utf-16")
     (tmp / "file").write_text("x")
-    save_file({"embeddings.word_embeddings.weight": np.zeros((3, 3), np.float32)}, tmp / "s.st")
-    shapes = (tmp / "s.st").read_bytes()
     np.savez(tmp / "sums.npz", attentions=np.ones((1, 1, 2, 2), "f4"), tokens=np.array(["a", "b"]))
-    return {
-        "tmp": str(tmp),
-        "noconfig": folder(tmp, "noconfig"),
-        "junkconfig": folder(tmp, "junkconfig", config__json=b"{"),
-        "noweights": folder(tmp, "noweights", config__json=BERT),
-        "pickle": folder(tmp, "pickle", config__json=BERT, pytorch_model__bin=b"\x80\x04."),
-        "corrupt": folder(tmp, "corrupt", config__json=BERT, model__safetensors=b"\xff" * 64),
-        "truncated": folder(tmp, "truncated", config__json=BERT, model__safetensors=shapes[:-9]),
-        "shapes": folder(tmp, "shapes", config__json=BERT, model__safetensors=shapes),
-    }
+    return str(tmp)
 
 
 MISTAKES = [
@@ -362,13 +331,6 @@ MISTAKES = [
     (["a", "-m", "{minilm}", "--device", "toaster"], 2, ["toaster"]),
     (["a", "-m", "{minilm}", "--dtype", "int3"], 2, ["int3", "bfloat16"]),
     (["a", "-m", "{tmp}/file"], 1, ["file"]),
-    (["a", "-m", "{noconfig}"], 1, ["config.json"]),
-    (["a", "-m", "{junkconfig}"], 1, ["config.json"]),
-    (["a", "-m", "{noweights}"], 1, ["safetensors"]),
-    (["a", "-m", "{pickle}"], 1, ["pickle", "safe_serialization"]),
-    (["a", "-m", "{corrupt}"], 1, ["safetensors"]),
-    (["a", "-m", "{truncated}"], 1, ["safetensors"]),
-    (["a", "-m", "{shapes}"], 1, []),
     (["a", "-m", "nobody/nothing-here"], 1, ["nobody/nothing-here"]),
     (["--recorded", "{tmp}/none.npz"], 1, ["is missing"]),
     (["--recorded", "{tmp}/sums.npz"], 1, ["expected a row that sums to 1", "found 2"]),
@@ -382,8 +344,8 @@ MISTAKES = [
 
 @pytest.mark.parametrize(("arguments", "code", "words"), MISTAKES, ids=lambda v: str(v)[:60])
 def test_mistakes_get_one_clear_line(capsys, bad, minilm, arguments, code, words) -> None:
-    arguments = [a.format(minilm=minilm, **bad) for a in arguments]
-    before = sorted(Path(bad["tmp"]).rglob("*"))
+    arguments = [a.format(minilm=minilm, tmp=bad) for a in arguments]
+    before = sorted(Path(bad).rglob("*"))
     got, out, err = call(capsys, "heads", *(arguments or ["--quiet"]))
     assert got == code, err
     assert out == ""
@@ -391,24 +353,7 @@ def test_mistakes_get_one_clear_line(capsys, bad, minilm, arguments, code, words
     assert err.count("\n") == 1, err
     for word in words:
         assert word in err
-    assert sorted(Path(bad["tmp"]).rglob("*")) == before
-
-
-def test_other_commands_make_the_same_mistakes(capsys, tmp_path: Path) -> None:
-    for arguments, code, word in [
-        (["heatmap", "a b", "-m", "fresh", "-s", "0.99"], 2, "0.99"),
-        (["heatmap", "a b", "-m", "fresh", "--palette", "jet"], 2, "viridis"),
-        (["heatmap", "a b", "-m", "fresh", "--normalize", "log"], 2, "row"),
-        (["heatmap", "a b", "-m", "fresh", "-o", str(tmp_path)], 2, "name the file"),
-        (["heatmap", "a b", "-m", "fresh", "-o", str(tmp_path / "q" / "x.svg")], 1, "not exist"),
-        (["capture", "a b", "-m", "fresh"], 2, "--out"),
-        (["capture", "a b", "-m", "fresh", "-o", str(tmp_path / "x.bin")], 2, ".npz"),
-        (["nonsense"], 2, "nonsense"),
-    ]:
-        got, _, err = call(capsys, *arguments)
-        assert (got, err.count("\n")) == (code, 1), err
-        assert word in err
-    assert list(tmp_path.iterdir()) == []
+    assert sorted(Path(bad).rglob("*")) == before
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from safetensors.numpy import save_file
 
 import attnviz as av
 from attnviz.corpus.gold.cases import sentences
@@ -120,9 +122,6 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def save_foreign(folder: Path, capture: Any) -> None:
     """The same attention as other tools would save it."""
-    import torch
-    from safetensors.numpy import save_file
-
     layers = [capture.maps[site] for site in capture.layout.sites]
     named = {f"blocks.{n}.attn.hook_pattern": layer[None] for n, layer in enumerate(layers)}
     torch.save({name: torch.from_numpy(layer) for name, layer in named.items()}, folder / "c.pt")

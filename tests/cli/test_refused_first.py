@@ -33,15 +33,14 @@ OTHERS = {"show", "card", "export"}
 """What can be written depends on the file read or on the card; export writes into a folder."""
 
 
+def options(name: str) -> set[str]:
+    """The options that a command takes."""
+    command: Any = typer.main.get_command(app)
+    return {one for given in command.get_command(None, name).params for one in given.opts}
+
+
 def test_every_command_that_writes_a_file_is_here() -> None:
-    root: Any = typer.main.get_command(app)
-    writing = {
-        name
-        for name in COMMANDS
-        for parameter in root.get_command(None, name).params
-        if "--out" in parameter.opts
-    }
-    assert writing == {*LINES, *OTHERS}
+    assert {name for name in COMMANDS if "--out" in options(name)} == {*LINES, *OTHERS}
 
 
 @pytest.mark.parametrize("name", sorted(LINES))
@@ -51,6 +50,12 @@ def test_a_form_that_is_not_there_is_refused_first(name: str, tmp_path: Path, ca
     said = capsys.readouterr().err
     assert said.startswith("attnviz: cannot write 'result.qqq'; name the file ."), said
     assert not path.exists()
+
+
+@pytest.mark.parametrize("name", [name for name in sorted(LINES) if "--csv" in options(name)])
+def test_two_forms_to_print_exclude_each_other(name: str, capsys) -> None:
+    assert main([name, *LINES[name], "--json", "--csv"]) == 2
+    assert "--json and --csv " in capsys.readouterr().err
 
 
 TEXT = ("a b",)

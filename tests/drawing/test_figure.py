@@ -305,10 +305,6 @@ def test_wrong_use() -> None:
         UsageError, match="unknown figure format 'gif': choose one of png, svg, pdf"
     ):
         figure.heatmap_figure([item], format="gif")
-    with pytest.raises(UsageError, match="unknown palette 'jet'"):
-        Style(palette="jet")
-    with pytest.raises(UsageError, match="scale takes 'linear', 'sqrt' or 'log', not 'cube'"):
-        Style(scale="cube")
     with pytest.raises(UsageError, match="select at least one head"):
         figure.heatmap_figure([])
     with pytest.raises(InputError, match="does not fit"):
@@ -378,14 +374,6 @@ def test_heads_figure_colours_follow_the_score() -> None:
     assert strong == ROLES["previous"].color
     assert sum(rgb(weak)) > sum(rgb(strong))
     assert weak != "#ffffff"
-
-
-@pytest.mark.parametrize("format", figure.FORMATS)
-def test_heads_figure_formats(format: str) -> None:
-    full = report({"encoder": (4,)}, share=0.0)
-    assert figure.heads_figure(full, format) == figure.heads_figure(full, format)
-    with pytest.raises(UsageError, match="unknown figure format"):
-        figure.heads_figure(full, "jpeg")
 
 
 @pytest.mark.parametrize("dpi", [50, 72, 100, 150, 220])

@@ -15,6 +15,7 @@ from rich.console import Console
 
 import attnviz
 import attnviz as av
+from attnviz.core.scores import Score
 from attnviz.drawing import grid_figure as figure_heads
 from attnviz.drawing import palette
 from attnviz.drawing.grid import grids, heads_grid, minus, tally
@@ -174,7 +175,6 @@ def test_few_rows_are_marked_everywhere(report: av.Heads, width: int) -> None:
 
 
 def test_a_dense_grid_underlines_what_rests_on_few_rows() -> None:
-    from attnviz.core.scores import Score
     from tests.drawing import test_terminal
 
     rows = {("decoder", 0, i): [("previous", Score(0.9, 0.1, 9.0, 4))] for i in range(30)}

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.backends.backend_agg import RendererAgg
+from matplotlib.font_manager import FontProperties
 from PIL import Image
 
 from attnviz.core.tokens import Sides, Tokens
@@ -180,8 +182,6 @@ def inked(coverage: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("size", [5.25, 9.0, 20.0])
 def test_glyphs_are_those_of_matplotlib(text: str, size: float) -> None:
     """The same ink as the renderer of matplotlib's figures, kerning and shaping included."""
-    from matplotlib.backends.backend_agg import RendererAgg
-    from matplotlib.font_manager import FontProperties
 
     def reference(shown: str) -> np.ndarray:
         renderer = RendererAgg(600, 120, 120)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from rich.console import Console
 
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.drawing import glyphs, terminal
@@ -115,8 +116,6 @@ def test_files_show_masked_cells_and_say_so() -> None:
 @pytest.mark.parametrize("scale", ["linear", "sqrt", "log"])
 @pytest.mark.parametrize("normalize", ["global", "head", "row"])
 def test_the_terminal_and_fast_pictures_show_the_same(normalize: str, scale: str) -> None:
-    from rich.console import Console
-
     weights = np.array([[0.9, 0.1, 0.0], [0.02, 0.3, 0.0], [0.0004, 0.2, 0.8]])
     tokens, style = Tokens(("a", "b", "c")), Style(normalize=normalize, scale=scale)
     sides = Sides(tokens, tokens)
@@ -140,8 +139,6 @@ def test_the_terminal_and_fast_pictures_show_the_same(normalize: str, scale: str
 
 
 def test_masked_cells_are_blank_in_the_terminal() -> None:
-    from rich.console import Console
-
     for count in (4, 30, 90):
         tokens = Tokens(tuple(f"w{n}" for n in range(count)))
         out = io.StringIO()

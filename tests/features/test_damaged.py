@@ -8,13 +8,20 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
+import jsonschema_rs
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import attnviz as av
+from attnviz.core.heads import Layout
 from attnviz.core.result import Result
 from attnviz.errors import InputError
 from attnviz.features import results
+from attnviz.features.coref.result import Coref, MentionKind
+from attnviz.features.syntax.result import Syntax
 from tests.corpus.gold import results as gold
+from tests.records import record
 
 TEXT = "The kettle sang and the candle burned while the kettle sang again."
 TEXTS = ("The cat sat on the mat and the cat sat", "A dog ran in the park and a dog ran")
@@ -125,7 +132,8 @@ WRITTEN: dict[str, Callable[[], Result]] = {
     "circuits": lambda: av.circuits(sample=50), "coref": gold.coref,
     "diff": lambda: av.diff("a b", "a b"),
     "flow": lambda: av.flow("The keys to the cabinet are on the table", method="rollout"),
-    "logits": lambda: av.logits(TEXT), "syntax": gold.syntax,
+    "logits": lambda: av.logits(TEXT), "profile": lambda: av.profile(texts=TEXTS),
+    "syntax": gold.syntax,
 }  # fmt: skip
 
 
@@ -159,6 +167,12 @@ def written(name: str) -> dict[str, Any]:
         ("logits", {"votes": [{"head": "9.9"}]}, r"is not a head .* at `\$.votes\[0\].head`"),
         ("logits", {"schema": "attnviz.other/1"}, "is a result of attnviz.other"),
         ("logits", {"tokens": None}, r"got `null` - at `\$.tokens`"),
+        ("profile", {"tokens": "many"}, r"got `str` - at `\$.tokens`; make it again"),
+        ("profile", {"likeness": {"middle": []}},
+         r"Invalid enum value 'middle' - at `key` in `\$.likeness`"),
+        ("profile", {"heads": [{"place": None}]},
+         r"missing required field `scores` - at `\$.heads"),
+        ("profile", {"layout": {"heads": {"encoder": [1]}}}, "is not a head of this model"),
         ("coref", {"examples": None},
          r"Expected `int`, got `null` - at `\$.examples`; make it again"),
         ("coref", {"candidates": "any"}, r"Invalid enum value 'any' - at `\$.candidates`"),
@@ -179,3 +193,17 @@ def test_a_damaged_file_is_refused(name: str, change: dict[str, Any], says: str,
     with pytest.raises(InputError, match=says) as caught:
         results.read(path)
     assert path.name in str(caught.value)
+
+
+LAYOUT = Layout({"encoder": (2, 3)})
+ANY = {Syntax: {}, Coref: {"kinds": st.tuples(record(MentionKind, LAYOUT))}}
+"""Results whose every value is tried, and fields that are not left to chance."""
+
+
+@pytest.mark.parametrize("kind", ANY)
+@settings(max_examples=50)
+@given(st.data())
+def test_any_value_comes_back_equal_and_follows_its_schema(kind: Any, data: Any) -> None:
+    found = data.draw(record(kind, LAYOUT, **ANY[kind]))
+    assert kind.from_dict(found.to_dict()) == kind.from_json(found.to_json()) == found
+    jsonschema_rs.validate(kind.json_schema(), found.to_dict())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -33,11 +32,14 @@ from attnviz.features.profile.function import with_evidence
 from attnviz.features.profile.result import Profile
 from attnviz.features.results import RESULTS
 from attnviz.models.folder import locate
+from tests import ROOT
 from tests.checkpoints import write
 from tests.corpus.gold.pronouns import pronouns
 from tests.corpus.gold.sentences import treebank
 from tests.features.profile.corpus import lines
 from tests.features.profile.corpus import sentences as texts
+from tests.features.test_reports import Tags
+from tests.viewing import data_of
 
 MODEL = "demo-gpt2"
 HASH, FIELD = "hash:0.5", "field:side=chosen"
@@ -152,8 +154,6 @@ def test_a_field_that_is_not_there_is_refused(name: str, tmp_path: Path) -> None
 
 
 def test_the_parts_of_a_file_are_read_from_its_field(tmp_path: Path, capsys) -> None:
-    from attnviz.cli import main
-
     rows = [{"text": text, "part": "ab"[n % 2]} for n, text in enumerate(texts(12))]
     path = _written(tmp_path, "t.jsonl", list(map(json.dumps, rows)))
     asked = ["sources", "--texts", str(path), "-s", "1.4", "--json", "-q"]
@@ -185,6 +185,8 @@ NO_LM_HEAD = tuple(
     for name in ("logits", "writers", "patch", "lens", "explain", "knockout", "thoughts")
 )
 """What a model without an LM head cannot give."""
+NAMELESS = ("diff", "sources", "source-shares")
+"""Results whose words for a picture are of texts and heads alone."""
 UNCOMPARED = ("explain", "flow", "diff", "sources", "source-shares")
 """Results that have no figures of heads to compare."""
 
@@ -359,10 +361,7 @@ def test_a_profile_takes_it(made: MadeOf, model: str, name: str) -> None:
 @every()
 def test_a_page_takes_it(made: MadeOf, model: str, name: str) -> None:
     one = made(model)
-    page = av.view(one.capture, evidence=one.files[name]).page.decode()
-    embedded = re.search(r'id="data">(.*?)</script>', page)
-    assert embedded
-    data = json.loads(embedded[1])
+    data = data_of(av.view(one.capture, evidence=one.files[name]).page)
     found = one.results[name]
     assert isinstance(found, Renderable)
     said = found.finding(f"{name}.json")
@@ -441,6 +440,102 @@ def test_what_is_of_another_model_is_refused_in_one_line(
         av.heads(TEXT, evidence=other)
 
 
+@every()
+def test_frames_and_notebooks_get_it(made: MadeOf, model: str, name: str) -> None:
+    """A frame has the rows for programs; every picture has words, and keeps its proportions."""
+    result: Any = made(model).results[name]
+    records = result.to_records()
+    frame = result.to_pandas()
+    assert list(frame.columns) == list(records[0])
+    assert len(frame) == len(records)
+    if name in ("atlas", "lens"):  # which are pages, or what one head writes
+        return
+    tags = Tags(result._repr_html_())
+    ((_, image),) = [found for found in tags.found if found[0] == "img"]
+    assert image["src"].startswith("data:image/png;base64,iVBOR")
+    assert len(image["alt"]) > 20
+    assert (model in image["alt"]) == (name not in NAMELESS) or model == "minilm"
+    styles = [(attributes.get("style") or "") for _, attributes in tags.found]
+    assert not any("height:" in style.replace("height:auto", "") for style in styles)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("heads", ["layer ↓  head →", "role", "previous", "native backend"]),
+        ("profile", ["layer ↓  head →", "95 %", "6 texts"]),
+        ("ablate", ["layer ↓  head →", "effect", "loss in nats"]),
+        ("logits", ["probability", "adds", "native backend"]),
+        ("syntax", ["layer ↓  head →", "relation", "95 %", "fixed offset"]),
+        ("coref", ["layer ↓  head →", "baseline", "95 %", "measured on"]),
+        ("flow", ["own token", "native backend", "kettle"]),
+        ("circuits", ["layer ↓  head →", "random", "Composition", "native backend"]),
+        ("diff", ["distance", "rows matched by position", "largest change"]),
+    ],
+)
+def test_printing_shows_the_grid_and_the_evidence(made: MadeOf, name: str, says: list[str]) -> None:
+    text = str(made("demo-gpt2").results[name])
+    assert all(word in text for word in says), text
+    assert "\x1b" not in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_records_have_the_figures(made: MadeOf) -> None:
+    reports: Any = made("demo-gpt2").results
+    heads = reports["heads"].to_records()
+    assert len(heads) == 24
+    for row, scores in zip(heads, reports["heads"].heads, strict=True):
+        assert (row["layer"], row["index"]) == (scores.head.layer, scores.head.index)
+        assert row["does"] == (scores.does.name if scores.does else None)
+        for name, score in scores.scores.items():
+            assert row[f"{name}.mean"] is score.mean
+            assert row[f"{name}.rows"] == score.rows
+    profile = reports["profile"].to_records()
+    first = next(row for row in profile if row["score"] == "previous")
+    assert first["mean"] == reports["profile"].heads[0].estimates["previous"].mean
+    assert [row["effect"] for row in reports["ablate"].to_records()] == [
+        effect.change for effect in reports["ablate"].effects
+    ]
+    parts = reports["logits"].to_records()
+    assert sum(row["value"] for row in parts) == pytest.approx(reports["logits"].logit, abs=1e-3)
+
+
+def test_records_of_relations_and_antecedents(made: MadeOf) -> None:
+    reports: Any = made("demo-gpt2").results
+    syntax = reports["syntax"]
+    rows = syntax.to_records()
+    assert [row["relation"] for row in rows] == [found.name for found in syntax.relations]
+    for row, found in zip(rows, syntax.relations, strict=True):
+        assert row["accuracy"] == (found.best.accuracy.value if found.best else None)
+    sure = [row for row in rows if row["role"]]
+    assert len(sure) == sum(
+        bool(found.best) and (role.head, role.relation) == (found.best.head, found.name)
+        for role in syntax.roles
+        for found in syntax.relations
+    )
+    coref = reports["coref"]
+    rows = [row for row in coref.to_records() if row["kind"] == "all"]
+    assert [row["head"] for row in rows] == [
+        coref.layout.name(found.head) for found in coref.kinds[0].ranked
+    ]
+    assert rows[0]["accuracy"] == coref.best.accuracy.value
+
+
+def test_records_of_flows_circuits_and_differences(made: MadeOf) -> None:
+    reports: Any = made("demo-gpt2").results
+    flow = reports["flow"]
+    rows = flow.to_records()
+    assert len(rows) == flow.reach.sum()
+    for row in rows:
+        assert row["share"] == pytest.approx(flow.total[row["position"], row["key"]], abs=1e-4)
+    edges = reports["circuits"].to_records()
+    assert [row["excess"] for row in edges] == [edge.excess for edge in reports["circuits"].edges]
+    diff = reports["diff"]
+    far = [row for row in diff.to_records() if row["figure"] == "js distance"]
+    assert [row["change"] for row in far] == [head.distance.mean for head in diff.heads]
+    assert far[0]["head"] == diff.heads[0].name
+
+
 EVERY = ("heads", "profile", "sinks", "spans", "retrieval", "logits", "lens")
 """Whose tables have a row for every head at least."""
 
@@ -478,3 +573,21 @@ def test_a_model_of_several_stacks_says_which() -> None:
     named = {"stack": "decoder", "layer": 0, "index": 1, "head": "dec:0.1"}
     assert which_head(layout, head) == named
     assert set(which_head(layout, head, head).values()) == {None}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("measure", "file", "asked"),
+    [
+        (av.syntax, "treebank.conllu", {}), (av.coref, "treebank.conllu", {}),
+        (av.coref, "pronouns.tsv", {}),
+        (av.syntax, "", {"model": "demo-bert", "also": "trees, rooted-trees, combined",
+                         "control": 1}),
+    ],
+)  # fmt: skip
+def test_several_processes_give_the_same_bits(
+    measure: Any, file: str, asked: Any, minilm: str, tmp_path: Path
+) -> None:
+    given = ROOT / "sample_inputs" / file if file else _written(tmp_path, "t", [treebank(24)])
+    one, two = (measure(given, **{"model": minilm, **asked}, jobs=jobs) for jobs in (1, 2))
+    assert one == two

@@ -24,6 +24,7 @@ from attnviz.features.view.document import beside
 from tests.corpus.gold import results as gold
 from tests.features.profile.corpus import lines
 from tests.features.profile.corpus import sentences as texts
+from tests.viewing import data_of
 
 TEXT = "The kettle sang and the candle burned while the kettle sang and the candle burned."
 
@@ -192,7 +193,7 @@ def test_a_damaged_result_is_refused(files, tmp_path: Path) -> None:
 
 def test_a_page_measures_itself(capsys, tmp_path: Path) -> None:
     page = av.view([TEXT, "A cat sat on a mat."], ablate=True)
-    data = json.loads(re.search(r'id="data">(.*?)</script>', page.page.decode())[1])
+    data = data_of(page.page)
     (worth,) = data["findings"]
     assert worth["name"] == "these texts"
     assert "of 2 texts" in worth["how"]
@@ -210,8 +211,7 @@ def test_a_page_measures_itself(capsys, tmp_path: Path) -> None:
 
 
 def test_a_model_without_words_to_predict_is_measured_by_its_states(minilm: str) -> None:
-    page = av.view("A cat sat on a mat.", model=minilm, ablate=True, select="0.*").page.decode()
-    data = json.loads(re.search(r'id="data">(.*?)</script>', page)[1])
+    data = data_of(av.view("A cat sat on a mat.", model=minilm, ablate=True, select="0.*").page)
     assert "Change of the last hidden states without it (1 - cosine)" in data["findings"][0]["how"]
     assert "with all heads" not in data["findings"][0]["how"]  # it is 0 there by definition
     assert [(one["key"], one["orange"]) for one in data["measures"]] == [("ablate-effect", 0)]

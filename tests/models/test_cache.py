@@ -13,10 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 import attnviz as av
 from attnviz.captures import trials
+from attnviz.cli import main
 from attnviz.core.heads import Head, Site
+from attnviz.core.source import Cut
 from attnviz.features.ablation import fills
 from attnviz.features.models.function import models
 from attnviz.models import cache
@@ -181,15 +184,11 @@ def test_nothing_is_kept_where_that_is_said_or_cannot_be(
 
 
 def test_models_in_memory_are_not_known(place: Path) -> None:
-    from transformers import GPT2Config, GPT2LMHeadModel
-
     model = GPT2LMHeadModel(GPT2Config(n_layer=1, n_head=2, n_embd=8, vocab_size=50))
     assert av.load(model).contents is None
 
 
 def test_a_hooked_model_is_known_by_its_numbers(place: Path, tmp_path: Path) -> None:
-    from transformers import LlamaConfig, LlamaForCausalLM
-
     sizes = {"hidden_size": 16, "intermediate_size": 16, "vocab_size": 50}
     heads = {"num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2}
     LlamaForCausalLM(LlamaConfig(**sizes, **heads)).save_pretrained(tmp_path / "llama")
@@ -207,8 +206,6 @@ def _folder(kind: str, at: Path) -> Path:
     if kind == "demo-gpt2":
         shutil.copytree(Path(cache.__file__).parent / "demo" / kind, at)
     else:
-        from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
-
         tokenizer = AutoTokenizer.from_pretrained(
             Path(cache.__file__).parent / "demo" / "demo-gpt2"
         )
@@ -304,8 +301,6 @@ def test_arguments_are_in_the_key_as_what_they_are(place: Path, demo: Any) -> No
 
 
 def test_nothing_is_kept_while_attention_is_cut(place: Path, demo: Any) -> None:
-    from attnviz.core.source import Cut
-
     assert demo.contents
     heads, rows = np.ones((1, 4), bool), np.ones((1, 3), bool)
     with demo.cutting({Site("decoder", 0): Cut(heads, rows, rows)}):
@@ -461,8 +456,6 @@ def test_what_is_taken_says_which_library_made_it(place: Path) -> None:
 
 
 def test_models_lists_what_is_kept_and_removes_it(place: Path, demo: Any, capsys) -> None:
-    from attnviz.cli import main
-
     assert main(["models"]) == 0
     assert "cached" not in capsys.readouterr().out
     recall(demo, Counted(bytes(3000)))

@@ -24,7 +24,7 @@ from attnviz.core.source import Cut, CutMethod, ForwardRequest, Output, Rows, So
 from attnviz.errors import ModelError
 from attnviz.models import pretrained
 from tests import mostly_slow
-from tests.models.tiny import HEADS, SEQ2SEQ, hooked_only, inputs_of, transformers
+from tests.models.tiny import HEADS, SEQ2SEQ, hooked_only, inputs_of, ran, transformers
 
 FAMILIES = (
     "gpt2", "bert", "llama", "qwen3", "mistral", "gemma2", "gpt_neox", "phi", "gpt_oss", "bart",
@@ -193,7 +193,7 @@ def test_a_control_takes_as_much_from_other_keys(
     control = Cut(cut.heads, cut.rows, cut.keys, method, order=torch.from_numpy(order))
     before, after = Weights(site), Weights(site)
     source.forward([inputs], [before])
-    source.forward([inputs], [after], ForwardRequest(cuts={site: control}))
+    ran(source, [inputs], [after], cuts={site: control})
     lost = cut.keys.numpy()[0]
     for head in range(4):
         for row in range(len(IDS)):
@@ -222,7 +222,7 @@ def test_runs_of_a_batch_have_cuts_of_their_own(folders: Any) -> None:
     source, _ = load("llama", folders, "hooked")
     site, inputs = Site("decoder", 1), source.prepare(Prompt(ids=IDS))
     three = cut_of("llama", "mask", 4, runs=3)
-    states = source.forward([inputs], request=ForwardRequest(states=True)).states
+    states = ran(source, [inputs], states=True).states
     request = ForwardRequest(
         hidden=False, logits=True, cuts={site: three}, start=Start(1, states[1])
     )
@@ -243,7 +243,7 @@ def test_a_row_without_keys_of_another_text_is_zero(folders: Any) -> None:
         torch.ones(1, len(IDS), dtype=torch.bool),
     )  # fmt: skip
     seen = Weights(site)
-    source.forward([inputs_of(source, IDS, TARGET)], [seen], ForwardRequest(cuts={site: every}))
+    ran(source, [inputs_of(source, IDS, TARGET)], [seen], cuts={site: every})
     assert not seen.whole().any()
 
 
@@ -253,7 +253,7 @@ def test_eager_models_are_refused(folders: Any) -> None:
     site = source.layout.sites[0]
     cut = cut_of("gpt2", "mask", 4)
     with pytest.raises(ModelError, match="cannot be gated"):
-        source.forward([source.prepare(Prompt(ids=IDS))], request=ForwardRequest(cuts={site: cut}))
+        ran(source, [source.prepare(Prompt(ids=IDS))], cuts={site: cut})
     with pytest.raises(ModelError, match="cannot be cut"), source.cutting({site: cut}):
         pass
 
@@ -294,9 +294,8 @@ HALF = 4
 
 
 def last(source: Any, items: int = 1, **request: Any) -> Any:
-    output = source.forward(
-        [source.prepare(Prompt(ids=IDS))] * items,
-        request=ForwardRequest(hidden=False, logits=True, **request),
+    output = ran(
+        source, [source.prepare(Prompt(ids=IDS))] * items, hidden=False, logits=True, **request
     )
     return torch.as_tensor(output.logits)
 
@@ -318,10 +317,7 @@ def test_the_end_of_a_pass_is_that_of_a_whole_one(
         pytest.skip("one kind of arrays")
     source = getattr(source, "light") if light else source  # noqa: B009
     assert source.continues
-    whole = source.forward(
-        [source.prepare(Prompt(ids=IDS))],
-        request=ForwardRequest(hidden=False, logits=True, keep=True),
-    )
+    whole = ran(source, [source.prepare(Prompt(ids=IDS))], hidden=False, logits=True, keep=True)
     assert whole.past is not None
     assert whole.past.length == len(IDS)
     past = whole.past.first(HALF)

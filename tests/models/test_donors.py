@@ -17,7 +17,7 @@ from attnviz.errors import ModelError
 from attnviz.models import pretrained
 from attnviz.models.demo import DEMOS
 from tests import mostly_slow
-from tests.models.tiny import EAGER, GAIN, inputs_of
+from tests.models.tiny import EAGER, GAIN, inputs_of, ran
 
 transformers = pytest.importorskip("transformers")
 
@@ -67,7 +67,7 @@ def test_a_runs_own_values_change_nothing(source: Source, part: Part) -> None:
         for site, values in kept.values[part].items()
     }
     assert set(donors) == set(source.layout.sites)
-    same = source.forward(batch, request=ForwardRequest(donors=donors))
+    same = ran(source, batch, donors=donors)
     torch.testing.assert_close(same.hidden, plain.hidden, atol=1e-5, rtol=1e-4)
 
 
@@ -82,7 +82,7 @@ def test_all_that_attention_reads_is_all_that_it_gives(source: Source) -> None:
             Donor(one, theirs[one][site], torch.ones(2, theirs[one][site].shape[1]))
             for one in parts
         ]
-        found = source.forward(batch, request=ForwardRequest(donors={site: donors})).hidden
+        found = ran(source, batch, donors={site: donors}).hidden
         assert found is not None
         return found
 
@@ -102,10 +102,7 @@ def test_positions_and_heads_that_are_not_marked_stay(source: Source) -> None:
     by_hand[:, 1, -1] = theirs.values["z"][site][:, 1, -1]
     some = Donor("z", theirs.values["z"][site], share)
     whole = Donor("z", by_hand, torch.ones(2, mine.shape[1]))
-    runs = [
-        source.forward(batch, request=ForwardRequest(donors={site: [one]})).hidden
-        for one in (some, whole)
-    ]
+    runs = [ran(source, batch, donors={site: [one]}).hidden for one in (some, whole)]
     torch.testing.assert_close(*runs, atol=1e-5, rtol=1e-4)
 
 
@@ -114,18 +111,16 @@ def test_runs_of_one_batch_are_those_one_by_one(source: Source, part: Part) -> N
     """Each head in a run of its own, begun at its layer where the model can."""
     batch, other = batch_of(source, CLEAN), batch_of(source, OTHER)
     states = source.start_kind is not None
-    plain = source.forward(batch, request=ForwardRequest(states=states))
+    plain = ran(source, batch, states=states)
     site = source.layout.sites[-1]
     values = kept_of(source, other)[0].values[part][site]
     heads = values.shape[1]
     start = Start(site.layer, plain.states[site.layer]) if states else None
     donor = Donor(part, values, torch.eye(heads).repeat_interleave(2, 0))
-    many = source.forward(
-        batch * heads, request=ForwardRequest(donors={site: [donor]}, start=start)
-    )
+    many = ran(source, batch * heads, donors={site: [donor]}, start=start)
     for head in range(heads):
         alone = Donor(part, values, torch.eye(heads)[[head, head]])
-        one = source.forward(batch, request=ForwardRequest(donors={site: [alone]}))
+        one = ran(source, batch, donors={site: [alone]})
         mine = slice(2 * head, 2 * head + 2)
         torch.testing.assert_close(many.hidden[mine], one.hidden, atol=1e-5, rtol=1e-4)
 
@@ -140,7 +135,7 @@ def test_a_gate_acts_on_what_the_donor_gives(source: Source) -> None:
     by_hand = Donor("z", values / 2, torch.ones(2, heads))
     torch.testing.assert_close(
         source.forward(batch, request=both).hidden,
-        source.forward(batch, request=ForwardRequest(donors={site: [by_hand]})).hidden,
+        ran(source, batch, donors={site: [by_hand]}).hidden,
         atol=1e-5,
         rtol=1e-4,
     )
@@ -154,7 +149,7 @@ def test_the_slope_of_a_share_is_what_a_small_share_changes(source: Source) -> N
         donors: dict[Site, list[Donor]] = {}
         for (site, part), share in shares.items():
             donors.setdefault(site, []).append(Donor(part, theirs[part][site], share))
-        hidden = source.forward(batch, request=ForwardRequest(donors=donors, grad=grad)).hidden
+        hidden = ran(source, batch, donors=donors, grad=grad).hidden
         assert hidden is not None
         weights = torch.linspace(-1, 2, hidden.numel()).view_as(hidden)
         return (hidden.double() * weights).sin().sum()
@@ -177,9 +172,9 @@ def test_a_pass_can_begin_behind_the_last_layer(source: Source) -> None:
     if source.start_kind is None:
         pytest.skip("two stacks")
     batch = batch_of(source, CLEAN)
-    whole = source.forward(batch, request=ForwardRequest(states=True))
+    whole = ran(source, batch, states=True)
     last = source.layout.layers(source.start_kind)
-    rest = source.forward(batch, request=ForwardRequest(start=Start(last, whole.states[last])))
+    rest = ran(source, batch, start=Start(last, whole.states[last]))
     torch.testing.assert_close(rest.hidden, whole.hidden, atol=1e-6, rtol=1e-6)
 
 
@@ -213,9 +208,7 @@ def test_outputs_are_those_that_a_plain_hook_puts_in(layer: int) -> None:
         hook.remove()
         share = torch.zeros(2, 6, 7)
         share[:, head, 2:] = 1
-        found = source.forward(
-            other, request=ForwardRequest(donors={site: [Donor("z", theirs, share)]}, logits=True)
-        ).logits
+        found = ran(source, other, donors={site: [Donor("z", theirs, share)]}, logits=True).logits
         torch.testing.assert_close(found.double(), expected, atol=2e-4, rtol=1e-5)
 
 
@@ -224,7 +217,7 @@ def test_donors_that_do_not_fit_are_named() -> None:
     batch = batch_of(source, CLEAN)
     wrong = Donor("z", torch.zeros(2, 6, 3, 4), torch.ones(2, 6))
     with pytest.raises(ValueError, match=r"donor of z does not fit: values \(2, 6, 3, 4\)"):
-        source.forward(batch, request=ForwardRequest(donors={Site("decoder", 0): [wrong]}))
+        ran(source, batch, donors={Site("decoder", 0): [wrong]})
 
 
 def test_attention_that_is_not_hooked_takes_no_donors(folders: Any) -> None:
@@ -233,4 +226,4 @@ def test_attention_that_is_not_hooked_takes_no_donors(folders: Any) -> None:
     site = source.layout.sites[0]
     donor = Donor("z", torch.zeros(1, 4, 7, 4), torch.ones(1, 4))
     with pytest.raises(ModelError, match="cannot be gated"):
-        source.forward(batch, request=ForwardRequest(donors={site: [donor]}))
+        ran(source, batch, donors={site: [donor]})

@@ -8,9 +8,11 @@ import shutil
 from itertools import product
 from pathlib import Path
 
+import huggingface_hub.constants
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import AutoConfig
 
 from attnviz.cli import main
 from attnviz.core.prompt import Prompt
@@ -85,8 +87,6 @@ def test_only_regular_files_are_opened(folder, put, says, name):
 
 
 def test_a_pruned_repository_does_not_break_the_list(models, tmp_path, monkeypatch, capsys):
-    import huggingface_hub.constants
-
     hub = tmp_path / "hub"
     for name, damage in {
         "good": lambda snapshot: None,
@@ -149,8 +149,6 @@ FIELDS = {
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("backwards", [False, True])
 def test_of_two_names_the_one_counts_that_counts_in_transformers(tmp_path, family, backwards):
-    from transformers import AutoConfig
-
     own = set(AutoConfig.for_model(family).to_dict())
     names = sorted(STRAY, reverse=backwards)
     stray = {name: STRAY[name] for name in names}

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import attnviz as av
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Prompt
 from attnviz.errors import AttnvizError, ModelError
 from attnviz.features.models.inspection import describe
-from tests.models.tiny import transformers
+from tests.models.tiny import same_maps, transformers
 from tests.models.tiny_senses import STACK
 
 SCALED = {
@@ -133,8 +134,6 @@ def test_what_is_promised_is_what_loading_does(name: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize("name", ["detr", "yolos"])
 @pytest.mark.filterwarnings("ignore")
 def test_object_queries_and_patches_have_names(name: str, tmp_path: Path) -> None:
-    from PIL import Image
-
     model = build(name, tmp_path)
     draw = np.random.default_rng(3)
     image = tmp_path / "noise.png"
@@ -150,9 +149,7 @@ def test_object_queries_and_patches_have_names(name: str, tmp_path: Path) -> Non
     if name == "yolos":
         fields = {"encoder": "attentions"}
     for kind, field in fields.items():
-        for layer, weights in enumerate(output[field]):
-            own = capture.maps[Site(kind, layer)]  # type: ignore[arg-type]
-            np.testing.assert_allclose(own, weights[0].numpy(), atol=1e-6)
+        same_maps(capture, output[field], kind, 1e-6)
     if name == "yolos":
         texts = capture.inputs.sides["encoder"].keys.texts
         assert texts[:2] == ("[CLS]", "0,0")
@@ -234,10 +231,7 @@ def test_a_text_beyond_a_switch_names_the_way_out(tmp_path: Path) -> None:
     with torch.no_grad():
         model.base_model.set_attention_type("original_full")
         theirs = model(torch.tensor([short]), output_attentions=True).attentions
-    for layer, weights in enumerate(theirs):
-        np.testing.assert_allclose(
-            capture.maps[Site("encoder", layer)], weights[0].numpy(), atol=1e-6
-        )
+    same_maps(capture, theirs, within=1e-6)
     with pytest.raises(ModelError, match=r'set attention_type="original_full" in its config\.json'):
         av.capture(Prompt(ids=long), model=str(tmp_path))
     config = json.loads((tmp_path / "config.json").read_text())

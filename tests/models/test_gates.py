@@ -11,14 +11,14 @@ from torch import Tensor
 import attnviz as av
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs, Prompt
-from attnviz.core.source import ForwardRequest, Gate, Gates, Output, Rows, Source, Start
+from attnviz.core.source import Gate, Gates, Output, Rows, Source, Start
 from attnviz.errors import ModelError
 from attnviz.models import pretrained
 from attnviz.models.controls import FreshConfig
 from attnviz.models.running import merged
 from attnviz.scoring.observe import Recorder
 from tests import mostly_slow
-from tests.models.tiny import GAIN, hooked_only, inputs_of
+from tests.models.tiny import GAIN, hooked_only, inputs_of, ran
 
 FRESH = {
     "mha": FreshConfig(64, 4, layers=3),
@@ -100,7 +100,7 @@ def loss(output: Output, batch: list[Inputs]) -> Tensor:
 def test_gates_of_one_change_nothing(source: Source) -> None:
     batch = batch_of(source)
     ones = {site: Gate(torch.ones(heads_of(source, site))) for site in source.layout.sites}
-    plain, gated = source.forward(batch), source.forward(batch, request=ForwardRequest(gates=ones))
+    plain, gated = source.forward(batch), ran(source, batch, gates=ones)
     torch.testing.assert_close(gated.hidden, plain.hidden, atol=1e-6, rtol=0)
 
 
@@ -108,8 +108,8 @@ def test_a_watched_pass_is_gated_like_a_fused_one(source: Source) -> None:
     batch = batch_of(source)
     site = source.layout.sites[-1]
     gates = {site: Gate(torch.linspace(0, 1.5, heads_of(source, site)))}
-    fused = source.forward(batch, request=ForwardRequest(gates=gates))
-    watched = source.forward(batch, [Recorder(batch)], ForwardRequest(gates=gates))
+    fused = ran(source, batch, gates=gates)
+    watched = ran(source, batch, [Recorder(batch)], gates=gates)
     for one, two in zip(real(fused.hidden, batch), real(watched.hidden, batch), strict=True):
         torch.testing.assert_close(one, two, atol=1e-5, rtol=1e-4)
 
@@ -123,7 +123,7 @@ def test_gates_of_zero_leave_the_bias_of_the_output_projection(
     batch = batch_of(source)
     site = source.layout.sites[0]
     none = {site: Gate(torch.zeros(heads_of(source, site)))}
-    gated = source.forward(batch, request=ForwardRequest(gates=none))
+    gated = ran(source, batch, gates=none)
     projection = source.output(site)
     assert projection.weight is not None
     kept = projection.weight.clone()
@@ -142,7 +142,7 @@ def test_masking_a_head_is_cutting_its_rows_out_of_the_output_projection(source:
     for head in range(heads_of(source, site)):
         share = torch.ones(heads_of(source, site))
         share[head] = 0
-        gated = source.forward(batch, request=ForwardRequest(gates={site: Gate(share)}))
+        gated = ran(source, batch, gates={site: Gate(share)})
         weight = source.output(site).weight
         assert weight is not None
         kept = weight[head].clone()
@@ -161,9 +161,7 @@ def test_what_observers_see_makes_the_heads_outputs(source: Source) -> None:
     keeper = HeadOutputs(site)
     plain = source.forward(batch, [keeper])
     z = keeper.whole().transpose(1, 2)  # [B, T, H, d_v]
-    replaced = source.forward(
-        batch, request=ForwardRequest(gates={site: Gate(torch.zeros(z.shape[2]), z)})
-    )
+    replaced = ran(source, batch, gates={site: Gate(torch.zeros(z.shape[2]), z)})
     torch.testing.assert_close(replaced.hidden, plain.hidden, atol=1e-5, rtol=1e-4)
 
 
@@ -177,13 +175,10 @@ def test_a_fill_takes_the_heads_place(source: Source) -> None:
     fill = torch.randn(z.shape[1], z.shape[3], generator=torch.Generator().manual_seed(0))
     by_hand = 0.25 * z + 0.75 * fill[:, None]
     quarter = torch.full((z.shape[1],), 0.25)
-    mixed = source.forward(batch, request=ForwardRequest(gates={site: Gate(quarter, fill)}))
+    mixed = ran(source, batch, gates={site: Gate(quarter, fill)})
     whole = {site: Gate(torch.zeros(z.shape[1]), by_hand.transpose(1, 2))}
     torch.testing.assert_close(
-        mixed.hidden,
-        source.forward(batch, request=ForwardRequest(gates=whole)).hidden,
-        atol=1e-5,
-        rtol=1e-4,
+        mixed.hidden, ran(source, batch, gates=whole).hidden, atol=1e-5, rtol=1e-4
     )
 
 
@@ -191,13 +186,9 @@ def test_a_gate_for_each_item_is_the_same_as_one_after_the_other(source: Source)
     one = batch_of(source, 1)
     site = source.layout.sites[0]
     heads = heads_of(source, site)
-    together = source.forward(
-        one * heads, request=ForwardRequest(gates={site: Gate(1 - torch.eye(heads))})
-    )
+    together = ran(source, one * heads, gates={site: Gate(1 - torch.eye(heads))})
     for head in range(heads):
-        alone = source.forward(
-            one, request=ForwardRequest(gates={site: Gate(1 - torch.eye(heads)[head])})
-        )
+        alone = ran(source, one, gates={site: Gate(1 - torch.eye(heads)[head])})
         torch.testing.assert_close(together.hidden[head], alone.hidden[0], atol=5e-6, rtol=1e-5)
 
 
@@ -205,12 +196,10 @@ def test_a_pass_begins_where_another_one_was(source: Source) -> None:
     if source.start_kind is None:
         pytest.skip("two stacks")
     batch = batch_of(source)
-    whole = source.forward(batch, request=ForwardRequest(states=True))
+    whole = ran(source, batch, states=True)
     assert len(whole.states) == 1 + len(source.layout.sites)
     for layer, states in enumerate(whole.states[:-1]):
-        rest = source.forward(
-            batch, request=ForwardRequest(start=Start(layer, states), states=True)
-        )
+        rest = ran(source, batch, start=Start(layer, states), states=True)
         for a, b in zip(real(rest.hidden, batch), real(whole.hidden, batch), strict=True):
             assert torch.equal(a, b)
         assert len(rest.states) == len(whole.states) - layer
@@ -220,11 +209,11 @@ def test_a_pass_begins_where_another_one_was(source: Source) -> None:
 def test_a_start_that_is_not_there(layer: int) -> None:
     source = av.load("demo-gpt2")
     batch = batch_of(source)
-    states = source.forward(batch, request=ForwardRequest(states=True)).states[0]
+    states = ran(source, batch, states=True).states[0]
     with pytest.raises(ModelError, match=f"layers 0 to 3; a pass cannot begin at {layer}"):
-        source.forward(batch, request=ForwardRequest(start=Start(layer, states)))
+        ran(source, batch, start=Start(layer, states))
     with pytest.raises(ModelError, match=r"begins with states \[3, T, D\] or of a part .* \[2, "):
-        source.forward([*batch, batch[0]], request=ForwardRequest(start=Start(0, states)))
+        ran(source, [*batch, batch[0]], start=Start(0, states))
 
 
 @pytest.mark.parametrize("watched", [pytest.param(False, marks=pytest.mark.slow), True])
@@ -233,7 +222,7 @@ def test_states_of_a_batch_serve_for_every_repetition(source: Source, watched: b
     if source.start_kind is None:
         pytest.skip("two stacks")
     batch = batch_of(source)
-    states = source.forward(batch, request=ForwardRequest(states=True)).states
+    states = ran(source, batch, states=True).states
     for site in source.layout.sites:
         heads, entering = heads_of(source, site), states[site.layer]
         every = batch * heads
@@ -242,13 +231,9 @@ def test_states_of_a_batch_serve_for_every_repetition(source: Source, watched: b
         fill = torch.randn(1, entering.shape[1], heads, width)
         for gate in (Gate(share), Gate(share, fill)):
             seen = [Recorder(every)] if watched else []
-            once = source.forward(
-                every, seen, ForwardRequest(gates={site: gate}, start=Start(site.layer, entering))
-            )
+            once = ran(source, every, seen, gates={site: gate}, start=Start(site.layer, entering))
             repeated = Start(site.layer, entering.repeat(heads, 1, 1))
-            whole = source.forward(
-                every, request=ForwardRequest(gates={site: gate}, start=repeated)
-            )
+            whole = ran(source, every, gates={site: gate}, start=repeated)
             tolerance = {"atol": 1e-5, "rtol": 1e-4} if watched else {"atol": 1e-6, "rtol": 1e-6}
             torch.testing.assert_close(once.hidden, whole.hidden, **tolerance)
             if seen:
@@ -260,11 +245,9 @@ def test_states_of_a_batch_serve_for_every_repetition(source: Source, watched: b
 def test_states_that_run_once_where_no_gate_tells_the_runs_apart() -> None:
     source = av.load("demo-gpt2")
     batch = batch_of(source)
-    whole = source.forward(batch, request=ForwardRequest(states=True))
+    whole = ran(source, batch, states=True)
     for gates in (None, {Site("decoder", 2): Gate(torch.ones(6))}):
-        late = source.forward(
-            batch * 3, request=ForwardRequest(gates=gates, start=Start(2, whole.states[2]))
-        )
+        late = ran(source, batch * 3, gates=gates, start=Start(2, whole.states[2]))
         torch.testing.assert_close(late.hidden, whole.hidden.repeat(3, 1, 1), atol=1e-6, rtol=1e-6)
 
 
@@ -276,7 +259,7 @@ def gradients(source: Source, batch: list[Inputs]) -> tuple[dict[Site, Tensor], 
         site: torch.ones(heads_of(source, site), requires_grad=True) for site in source.layout.sites
     }
     gates: Gates = {site: Gate(share) for site, share in shares.items()}
-    value = loss(source.forward(batch, request=ForwardRequest(gates=gates, grad=True)), batch)
+    value = loss(ran(source, batch, gates=gates, grad=True), batch)
     found = torch.autograd.grad(value, list(shares.values()))
     return dict(zip(shares, found, strict=True)), value
 
@@ -290,13 +273,7 @@ def test_gradients_agree_with_finite_differences(source: Source) -> None:
         for head in (0, heads - 1):
             sides = [
                 loss(
-                    source.forward(
-                        batch,
-                        request=ForwardRequest(
-                            gates={site: Gate(1 + sign * torch.eye(heads)[head])}
-                        ),
-                    ),
-                    batch,
+                    ran(source, batch, gates={site: Gate(1 + sign * torch.eye(heads)[head])}), batch
                 )
                 for sign in (step, -step)
             ]
@@ -311,9 +288,7 @@ def test_gate_gradients_sum_to_what_the_whole_layer_writes(source: Source) -> No
     for site in source.layout.sites:
         one = torch.ones((), requires_grad=True)
         gates = {site: Gate(one.expand(heads_of(source, site)))}
-        (whole,) = torch.autograd.grad(
-            loss(source.forward(batch, request=ForwardRequest(gates=gates, grad=True)), batch), one
-        )
+        (whole,) = torch.autograd.grad(loss(ran(source, batch, gates=gates, grad=True), batch), one)
         assert float(found[site].sum()) == pytest.approx(float(whole), abs=1e-5, rel=1e-4)
 
 
@@ -321,9 +296,7 @@ def test_nothing_is_tracked_unless_asked_for(source: Source) -> None:
     batch = batch_of(source)
     site = source.layout.sites[0]
     share = torch.ones(heads_of(source, site), requires_grad=True)
-    assert not source.forward(
-        batch, request=ForwardRequest(gates={site: Gate(share)})
-    ).hidden.requires_grad
+    assert not ran(source, batch, gates={site: Gate(share)}).hidden.requires_grad
     weight = source.output(site).weight
     assert weight is not None
     assert not weight.requires_grad
@@ -333,16 +306,17 @@ def test_gradients_go_through_passes_that_are_watched_and_begin_late(source: Sou
     if source.start_kind is None:
         pytest.skip("two stacks")
     batch = batch_of(source)
-    states = source.forward(batch, request=ForwardRequest(states=True)).states
+    states = ran(source, batch, states=True).states
     site = source.layout.sites[-1]
     plain, _ = gradients(source, batch)
     share = torch.ones(heads_of(source, site), requires_grad=True)
-    output = source.forward(
+    output = ran(
+        source,
         batch,
         [Recorder(batch)],
-        ForwardRequest(
-            gates={site: Gate(share)}, grad=True, start=Start(site.layer, states[site.layer])
-        ),
+        gates={site: Gate(share)},
+        grad=True,
+        start=Start(site.layer, states[site.layer]),
     )
     (found,) = torch.autograd.grad(loss(output, batch), share)
     torch.testing.assert_close(found, plain[site], atol=1e-5, rtol=1e-3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from transformers.generation.logits_process import TopPLogitsWarper
 
 import attnviz as av
 from attnviz.captures.inputs import prepare_each
+from attnviz.cli import main
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Generation, Prompt
 from attnviz.core.source import Rows
@@ -24,6 +27,7 @@ from attnviz.errors import AttnvizError, InputError, ModelError, UsageError
 from attnviz.models import recorded
 from attnviz.models.demo import DEMOS
 from attnviz.models.hooked.interface import WatchedPass, hooking
+from attnviz.models.hooked.network import Item
 from attnviz.models.native.words import Choice, write
 from attnviz.models.pretrained import load
 from attnviz.scoring.merged import in_words, shown_sides
@@ -210,8 +214,6 @@ def test_rows_of_a_hooked_model_s_cache_are_those_of_the_whole_pass(
     hooked_only(source)
     made = av.capture(Prompt(ids=SHORT, generate=Generation(8)), model=source)
     tokens, kept = side(made.inputs), _Kept()
-    from attnviz.models.hooked.network import Item
-
     with hooking(WatchedPass([kept])):
         new = source._network.write(Item(SHORT), Generation(8))
     assert (*SHORT, *new) == tokens.ids
@@ -231,8 +233,6 @@ def test_draws_follow_the_seed_and_are_the_same_on_both_backends() -> None:
 
 
 def test_the_nucleus_is_that_of_transformers() -> None:
-    from transformers.generation.logits_process import TopPLogitsWarper
-
     generator = torch.Generator().manual_seed(0)
     for share in (0.1, 0.5, 0.9, 1.0):
         logits = torch.randn(23, generator=generator) * 2
@@ -334,8 +334,6 @@ def test_what_was_written_is_told_from_the_prompt() -> None:
 
 
 def test_views_mark_prompt_and_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from attnviz.cli import main
-
     out = tmp_path / "a.npz"
     assert main(["capture", TEXT, "--generate", "4", "-o", str(out)]) == 0
     assert side(recorded.load(out).inputs).written == 4
@@ -368,8 +366,6 @@ def test_views_mark_prompt_and_output(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_commands_let_models_write(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from attnviz.cli import main
-
     assert main([*arguments, "--generate", "5"]) == 0
     assert "The model generated 5 tokens" in " ".join(capsys.readouterr().err.split())
 
@@ -377,10 +373,6 @@ def test_commands_let_models_write(
 def test_the_terminal_shows_it_grow(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import sys
-
-    from attnviz.cli import main
-
     assert main(["heads", TEXT, "--generate", "3", "--json"]) == 0
     assert TEXT not in capsys.readouterr().err
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)

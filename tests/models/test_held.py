@@ -19,6 +19,7 @@ from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import Donor, ForwardRequest, Gate, Rows, Source
 from attnviz.errors import ModelError, UsageError
+from attnviz.features.patch.sweep import targets
 from tests.models.tiny import LONG, NARROW, SHORT, transformers
 
 SPARSE = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8,
@@ -246,8 +247,6 @@ def test_another_runs_gate_in_the_place_of_a_layers_own(gated: tuple[Any, Source
 
 
 def test_gates_are_patched_by_name_and_refused_where_there_are_none() -> None:
-    from attnviz.features.patch.sweep import targets
-
     source = av.load(made("qwen3_next"))
     shared = dict.fromkeys(source.layout.sites, 2)
     assert [t.part for t in targets(source, "gate", "1.2", shared)] == ["gate"]

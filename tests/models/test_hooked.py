@@ -12,7 +12,11 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers.models.llama import modeling_llama
+from transformers.utils import logging as hf_logging
 
+import attnviz as av
 import attnviz.models.hooked.interface as interface
 from attnviz.core.heads import Site, SiteKind
 from attnviz.core.prompt import Prompt
@@ -177,8 +181,6 @@ def test_half_precision_is_tapped_too(dtype: torch.dtype, folders: Folders) -> N
 def test_a_tap_that_shows_something_else_is_not_used(
     folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from transformers.models.llama import modeling_llama
-
     native = modeling_llama.eager_attention_forward
 
     def sharper(*args: Any, scaling: float, **kwargs: Any) -> Any:
@@ -204,8 +206,6 @@ def test_reasons_say_why_the_tap_was_left(folders: Folders) -> None:
 def test_without_native_weights_the_outputs_decide(
     folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from transformers.models.llama import modeling_llama
-
     monkeypatch.setattr("attnviz.models.hooked.survey.returned", lambda output, kind: {})
     source = load(folders("llama"))
     assert source.info.backend == "hooked"
@@ -296,8 +296,6 @@ def test_layers_in_another_order_are_an_error(folders: Folders) -> None:
 
 
 def test_nothing_is_left_behind(folders: Folders, capfd: pytest.CaptureFixture[str]) -> None:
-    from transformers.utils import logging as hf_logging
-
     source = load(folders("gpt2"))
     batch = [source.prepare(Prompt(ids=LONG))]
 
@@ -328,8 +326,6 @@ def test_nothing_is_left_behind(folders: Folders, capfd: pytest.CaptureFixture[s
 
 def tokenizer(folder: Path, family: str) -> Any:
     """A tiny tokenizer of words in BERT's or T5's manner, saved into the folder."""
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-
     names = ["[PAD]", "</s>", "[CLS]", "[SEP]", "[UNK]"]
     names += ["the", "keys", "to", "cabinet", "are", "on", "table", "old", ".", "das", "haus"]
     words = Tokenizer(models.WordLevel({w: n for n, w in enumerate(names)}, unk_token="[UNK]"))
@@ -583,7 +579,6 @@ def test_rows_that_leave_learned_sinks_out_are_compared_without_them() -> None:
 @pytest.mark.parametrize("family", ["granite_swa", "granitemoe_swa"])
 def test_granites_weights_are_those_that_its_outputs_are_made_of(family: str) -> None:
     """Its eager attention returns them as they were before it multiplies with what sinks leave."""
-    import attnviz as av
     from tests.families import IDS, built, families
 
     kinds = dict(families())
@@ -622,7 +617,6 @@ def test_granites_weights_are_those_that_its_outputs_are_made_of(family: str) ->
 def test_keys_that_an_indexer_chooses_are_those_of_eager_attention(
     family: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import attnviz as av
     from tests import families
 
     kinds = dict(families.families())

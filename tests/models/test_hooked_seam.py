@@ -9,10 +9,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
+from transformers.models.llama import modeling_llama
 
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs
-from attnviz.core.source import ForwardRequest, Gate, Rows, Start
+from attnviz.core.source import Gate, Rows, Start
 from attnviz.errors import ModelError
 from attnviz.models import hooked
 from attnviz.scoring.observe import Recorder
@@ -27,6 +28,7 @@ from tests.models.tiny import (
     Folders,
     hooked_only,
     inputs_of,
+    ran,
     transformers,
 )
 
@@ -70,10 +72,7 @@ def test_logits_are_those_of_transformers(family: str, folders: Folders) -> None
     source = load(folder)
     assert source.no_logits == ""
     batch = batch_of(source)
-    output, plain = (
-        source.forward(batch, request=ForwardRequest(logits=True)),
-        source.forward(batch),
-    )
+    output, plain = (ran(source, batch, logits=True), source.forward(batch))
     assert plain.logits is None
     assert output.logits is not None
     for item, expected in enumerate(theirs(folder, family, batch)):
@@ -91,7 +90,7 @@ def test_the_head_for_words_runs_only_when_it_is_asked_for(folders: Folders) -> 
         head.register_forward_hook(lambda *args, runs=runs: runs.append(args))
         source.forward(batch_of(source))
         assert not runs
-        source.forward(batch_of(source), request=ForwardRequest(logits=True))
+        ran(source, batch_of(source), logits=True)
         assert len(runs) == 1
 
 
@@ -99,7 +98,7 @@ def test_a_head_that_would_be_made_up_is_no_head(folders: Folders, tmp_path: Pat
     source = load(folders("llama"))
     missing = "its checkpoint has no LM head (lm_head.weight is not in it)"
     assert source.no_logits == missing
-    assert source.forward(batch_of(source), request=ForwardRequest(logits=True)).logits is None
+    assert ran(source, batch_of(source), logits=True).logits is None
     assert not any("lm_head" in name for name, _ in source._network.model.named_parameters())
     assert load(folders("gpt2")).no_logits == "", "tied to the embeddings"
     config = transformers.BertConfig(**SIZES)
@@ -167,8 +166,6 @@ def test_no_projection_where_it_does_not_give_what_it_should(
     assert none.weight is None
     assert none.reason == "its output differs from the sum over its heads by 1e-03 of the largest"
     monkeypatch.undo()
-    from transformers.models.llama import modeling_llama
-
     attended = modeling_llama.LlamaAttention.forward
 
     def normed(self: torch.nn.Module, *args: object, **kwargs: object) -> object:
@@ -198,19 +195,15 @@ def test_passes_begin_at_every_layer_of_a_single_stack(family: str, folders: Fol
     (kind,) = source.layout.kinds
     assert source.start_kind == kind
     batch = batch_of(source)
-    whole = source.forward(batch, request=ForwardRequest(states=True))
+    whole = ran(source, batch, states=True)
     torch.testing.assert_close(whole.hidden, source.forward(batch).hidden, atol=1e-5, rtol=1e-5)
     assert len(whole.states) == 1 + source.layout.layers(kind)
     for layer, states in enumerate(whole.states[:-1]):
-        late = source.forward(
-            batch, request=ForwardRequest(states=True, start=Start(layer, states))
-        )
+        late = ran(source, batch, states=True, start=Start(layer, states))
         torch.testing.assert_close(late.hidden, whole.hidden, atol=1e-5, rtol=1e-5)
         for one, other in zip(late.states, whole.states[layer:], strict=True):
             torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
-        moved = source.forward(
-            batch, request=ForwardRequest(start=Start(layer, states.roll(1, -1)))
-        )
+        moved = ran(source, batch, start=Start(layer, states.roll(1, -1)))
         assert not torch.allclose(moved.hidden, whole.hidden, atol=1e-2)
 
 
@@ -220,7 +213,7 @@ def test_states_are_those_that_transformers_returns(folders: Folders) -> None:
     model = transformers.AutoModel.from_pretrained(folders("llama")).eval()
     with torch.no_grad():
         output = model(torch.tensor([LONG]), output_hidden_states=True)
-    states = source.forward(batch, request=ForwardRequest(states=True)).states
+    states = ran(source, batch, states=True).states
     for one, other in zip(states[:-1], output.hidden_states[:-1], strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(model.norm(states[-1]), output.last_hidden_state)
@@ -232,32 +225,28 @@ def test_where_a_pass_cannot_begin(family: str, folders: Folders) -> None:
     assert source.start_kind is None
     if family == "albert":  # one layer that runs several times
         with pytest.raises(ModelError, match="no plain list of layers that run one after the oth"):
-            source.forward(batch_of(source), request=ForwardRequest(states=True))
+            ran(source, batch_of(source), states=True)
     with pytest.raises(ModelError, match="a pass cannot begin at one of them"):
-        source.forward(
-            batch_of(source), request=ForwardRequest(start=Start(0, torch.zeros(2, 13, 16)))
-        )
+        ran(source, batch_of(source), start=Start(0, torch.zeros(2, 13, 16)))
 
 
 def test_an_eager_model_begins_at_a_layer_where_nobody_watches(folders: Folders) -> None:
     source = load(folders("gpt_neo"))
     assert source.start_kind is None
     batch = batch_of(source)
-    whole = source.forward(batch, request=ForwardRequest(states=True))
-    late = source.forward(batch, request=ForwardRequest(start=Start(1, whole.states[1])))
+    whole = ran(source, batch, states=True)
+    late = ran(source, batch, start=Start(1, whole.states[1]))
     torch.testing.assert_close(late.hidden, whole.hidden)
-    moved = source.forward(batch, request=ForwardRequest(start=Start(1, 2 * whole.states[1])))
+    moved = ran(source, batch, start=Start(1, 2 * whole.states[1]))
     assert (moved.hidden - whole.hidden).abs().max() > 1e-3
     with pytest.raises(ModelError, match="begins at a layer shows no attention: gpt_neo models"):
-        source.forward(batch, [Recorder(batch)], ForwardRequest(start=Start(1, whole.states[1])))
+        ran(source, batch, [Recorder(batch)], start=Start(1, whole.states[1]))
 
 
 def test_a_stack_whose_layers_need_more_than_states_has_no_start(
     folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether a pass can begin late is tried, not assumed."""
-    from transformers.models.llama import modeling_llama
-
     source = load(folders("llama"))
     forward = modeling_llama.LlamaDecoderLayer.forward
     run: list[object] = []
@@ -281,7 +270,7 @@ def hooks(source: hooked.Hooked) -> list[object]:
 def test_a_pass_that_fails_leaves_no_hook_behind(folders: Folders) -> None:
     source = load(folders("llama"))
     batch = batch_of(source)
-    whole = source.forward(batch, request=ForwardRequest(states=True))
+    whole = ran(source, batch, states=True)
     before = hooks(source)
 
     class Stopper:
@@ -289,9 +278,7 @@ def test_a_pass_that_fails_leaves_no_hook_behind(folders: Folders) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        source.forward(
-            batch, [Stopper()], ForwardRequest(states=True, start=Start(1, whole.states[1]))
-        )
+        ran(source, batch, [Stopper()], states=True, start=Start(1, whole.states[1]))
     assert hooks(source) == before
     assert torch.equal(source.forward(batch).hidden, whole.hidden)
 
@@ -306,9 +293,7 @@ def test_gates_get_gradients_in_half_precision(dtype: torch.dtype, folders: Fold
     found = []
     for one in (source, exact):
         share = torch.ones(4, requires_grad=True)
-        hidden = one.forward(
-            batch_of(one)[1:], request=ForwardRequest(gates={site: Gate(share)}, grad=True)
-        ).hidden
+        hidden = ran(one, batch_of(one)[1:], gates={site: Gate(share)}, grad=True).hidden
         found += torch.autograd.grad(hidden.float().sin().mean(), share)
         assert one.output(site).weight.dtype == hidden.dtype
     torch.testing.assert_close(found[0], found[1], atol=2e-3, rtol=0.1)
@@ -323,9 +308,7 @@ def test_gradients_with_checkpointing_and_caches_switched_on(folders: Folders) -
             source._network.model.gradient_checkpointing_enable()
         share = torch.ones(4, requires_grad=True)
         gates = {Site("decoder", 0): Gate(share)}
-        hidden = source.forward(
-            batch_of(source), request=ForwardRequest(gates=gates, grad=True)
-        ).hidden
+        hidden = ran(source, batch_of(source), gates=gates, grad=True).hidden
         found += torch.autograd.grad(hidden.sin().mean(), share)
         assert not any(p.requires_grad for p in source._network.model.parameters())
     assert torch.equal(*found)
@@ -365,7 +348,4 @@ def test_eager_models_give_logits_and_say_what_they_cannot(folders: Folders) -> 
     assert source.no_gates == reason
     assert source.output(Site("decoder", 0)).weight is not None
     with pytest.raises(ModelError, match=r"cannot be gated: gpt_neo models compute it"):
-        source.forward(
-            batch_of(source),
-            request=ForwardRequest(gates={Site("decoder", 0): Gate(torch.ones(4))}),
-        )
+        ran(source, batch_of(source), gates={Site("decoder", 0): Gate(torch.ones(4))})

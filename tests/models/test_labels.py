@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import copy
+import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import transformers as t
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
+from transformers.modeling_outputs import SequenceClassifierOutput
 
 import attnviz as av
+from attnviz.captures.loading import answering
+from attnviz.core.heads import Site
+from attnviz.core.source import ForwardRequest, Gate
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.ablation import fills
 
@@ -26,9 +36,6 @@ Made = tuple[str, Any]
 
 
 def _tokenizer(*, pair: bool) -> Any:
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-    from transformers import PreTrainedTokenizerFast
-
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
     model = models.WordLevel({piece: n for n, piece in enumerate(pieces)}, unk_token="[UNK]")
     tokenizer = Tokenizer(model)
@@ -44,8 +51,6 @@ def _tokenizer(*, pair: bool) -> Any:
 
 def _saved(folder: Path, kind: str, **more: Any) -> Made:
     """A tiny random classifier in a folder, and the model itself."""
-    import transformers as t
-
     named = {"id2label": NAMES, "label2id": {v: k for k, v in NAMES.items()}}
     config: Any = {
         "bert": lambda: t.BertConfig(**SIZES, **(more or named)),
@@ -172,10 +177,6 @@ def test_ablating_a_head_is_what_a_hook_on_the_model_does(
 @pytest.mark.parametrize("kind", ["bert", "roberta", "gpt2"])
 def test_gradients_to_the_heads_are_autograd_s(made: Callable[[str], Made], kind: str) -> None:
     """The gates' gradient of a label's logit, against a small step of the gate in float64."""
-    from attnviz.captures.loading import answering
-    from attnviz.core.heads import Site
-    from attnviz.core.source import ForwardRequest, Gate
-
     name, _ = made(kind)
     source = answering(av.load(name, dtype="float32"))
     inputs = source.prepare(av.Prompt(TEXT))
@@ -308,11 +309,6 @@ def test_what_cannot_be_asked_is_said(made: Callable[[str], Made], tmp_path: Pat
 def test_a_head_that_is_not_in_the_weights_is_refused(
     made: Callable[[str], Made], tmp_path: Path
 ) -> None:
-    import json
-    import shutil
-
-    from safetensors.torch import load_file, save_file
-
     name, _ = made("bert")
     shutil.copytree(name, tmp_path / "x")
     weights = load_file(tmp_path / "x" / "model.safetensors")
@@ -325,13 +321,10 @@ def test_a_head_that_is_not_in_the_weights_is_refused(
 
 def test_a_head_of_another_kind_is_refused_by_name(tmp_path: Path) -> None:
     """A mean over all tokens is no token's state."""
-    import transformers as t
 
     class Mean(t.BertForSequenceClassification):  # type: ignore[misc]
         def forward(self, **given: Any) -> Any:
             states = self.bert(**{k: v for k, v in given.items() if k != "labels"})[0]
-            from transformers.modeling_outputs import SequenceClassifierOutput
-
             return SequenceClassifierOutput(logits=self.classifier(states.mean(1)))
 
     torch.manual_seed(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -9,19 +10,22 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
 
 import attnviz as av
 from attnviz.cli import main
 from attnviz.core.heads import Site
 from attnviz.drawing.labels import origin
 from attnviz.errors import AttnvizError, InputError, UsageError
+from attnviz.models import pretrained
 from attnviz.models.demo import DEMOS
 from attnviz.scoring.observe import ScoreObserver
 from attnviz.scoring.probe import probe_prompts
 from tests import ROOT
 from tests.checkpoints import needs_transformers_5
 from tests.models.test_wrapped_model import fresh
-from tests.models.tiny import FAMILIES, transformers
+from tests.models.tiny import FAMILIES, same_maps, transformers
 
 WORDS = ["a", "b", "c", "d"]
 
@@ -192,8 +196,7 @@ def test_generated_text_of_two_stacks(family: str, cache: bool) -> None:
     found = av.from_arrays(output, output.sequences, source_tokens=WORDS, item=1)
     assert found.source_tokens == tuple(WORDS)
     for kind in ("encoder", "decoder", "cross"):
-        for number, layer in enumerate(getattr(whole, f"{kind}_attentions")):
-            np.testing.assert_allclose(found.maps[Site(kind, number)], layer[0].numpy(), atol=1e-6)
+        same_maps(found, getattr(whole, f"{kind}_attentions"), kind, 1e-6)
 
 
 def test_a_padded_batch_of_which_one_text_ends_early() -> None:
@@ -294,8 +297,6 @@ def test_layers_of_unequal_size_are_listed() -> None:
 
 
 def test_a_recorded_vision_model_has_its_picture(tmp_path: Path) -> None:
-    from PIL import Image
-
     config = transformers.ViTConfig(
         hidden_size=16, num_hidden_layers=2, num_attention_heads=4, intermediate_size=24,
         image_size=12, patch_size=4, attn_implementation="eager",
@@ -338,12 +339,6 @@ def test_a_recorded_vision_model_has_its_picture(tmp_path: Path) -> None:
 
 
 def test_a_picture_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    import json
-
-    from PIL import Image
-
-    from attnviz.cli import main
-
     Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(tmp_path / "a.png")
     np.save(tmp_path / "a.npy", weights(2, 3, 5, 5).numpy())
     (tmp_path / "t.json").write_text(json.dumps(["[CLS]", *[None] * 4]))
@@ -412,8 +407,6 @@ def test_bert_has_its_heads(score: str, bar: float) -> None:
 
 def test_gpt2_copies_what_repeats() -> None:
     """The loss on the second half of repeated random tokens is at most a twentieth."""
-    from transformers import AutoModelForCausalLM
-
     model = AutoModelForCausalLM.from_pretrained(DEMOS["demo-gpt2"]).float().eval()
     assert model.config.model_type == "gpt2"
     losses = []
@@ -431,8 +424,6 @@ def test_gpt2_copies_what_repeats() -> None:
 
 def test_bert_guesses_masked_words() -> None:
     """Every seventh token of the story, against always guessing the commonest one."""
-    from transformers import AutoModelForMaskedLM, AutoTokenizer
-
     model = AutoModelForMaskedLM.from_pretrained(DEMOS["demo-bert"]).float().eval()
     tokenizer = AutoTokenizer.from_pretrained(DEMOS["demo-bert"])
     assert model.config.model_type == "bert"
@@ -454,8 +445,6 @@ def test_bert_guesses_masked_words() -> None:
 @needs_transformers_5
 @pytest.mark.parametrize("name", sorted(DEMOS))
 def test_both_roads_agree(name: str) -> None:
-    from attnviz.models import pretrained
-
     prompt = av.Prompt(PARAGRAPHS[0])
     native, hooked = (
         av.capture(prompt, model=pretrained.load(name, backend=backend))

@@ -13,14 +13,20 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import save_file
 
 import attnviz as av
 from attnviz.core import arrays
 from attnviz.core.heads import Site
 from attnviz.core.quantities import QUANTITIES
 from attnviz.core.source import Donor, ForwardRequest, Gate, Start
+from attnviz.features.patch.measure import PatchMeter, PatchPlan
+from attnviz.features.patch.pairs import Pair, prepare
+from attnviz.features.patch.runs import metric_of
+from attnviz.features.patch.sweep import key_heads, targets, trials
 from attnviz.models.demo import DEMOS
 from attnviz.models.native import source as native
+from attnviz.models.native.weights import TensorFile
 from attnviz.models.norm_based import with_quantity
 from attnviz.scoring.observe import Recorder, ScoreObserver
 
@@ -171,11 +177,6 @@ def test_what_runs_elsewhere_is_its_own_light_model() -> None:
 )  # fmt: skip
 def test_patches_are_the_same(kind: str, metric: str) -> None:
     """Of prompts of one length and of two, and by way of a function that wants tensors."""
-    from attnviz.features.patch.measure import PatchMeter, PatchPlan
-    from attnviz.features.patch.pairs import Pair, prepare
-    from attnviz.features.patch.runs import metric_of
-    from attnviz.features.patch.sweep import key_heads, targets, trials
-
     source = av.load("demo-gpt2")
     longer = {} if kind == "pattern" else {"align": "word"}
     several = [Pair("The man smiled because", "The woman smiled because", " he", " she")]
@@ -206,10 +207,6 @@ def test_what_goes_on_with_a_text_is_the_same() -> None:
 
 def test_weights_stay_in_their_file_until_they_are_read(tmp_path: Any) -> None:
     """Of every type that a checkpoint may have, as safetensors' own reader gives them."""
-    from safetensors.torch import save_file
-
-    from attnviz.models.native.weights import TensorFile
-
     drawn = torch.randn(3, 5, generator=torch.Generator().manual_seed(0))
     types = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
     tensors = {str(dtype): drawn.to(dtype) for dtype in types}

@@ -9,7 +9,9 @@ import sys
 import numpy as np
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer
 
 from attnviz.core import arrays
 from attnviz.core.heads import Site
@@ -64,8 +66,6 @@ def hidden_states(source, inputs):
 
 def reference(folder, ids, segments=None):
     """Attentions and hidden states of transformers' eager attention, one item."""
-    import transformers
-
     model = transformers.AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
     given = {"input_ids": torch.tensor([ids])}
     if segments is not None and model.config.model_type == "bert":
@@ -260,8 +260,6 @@ def test_configurations_that_do_not_fit_are_errors(bert, changes, says):
 @pytest.mark.parametrize("fast", [False, True])
 def test_tokens_equal_transformers(models, tmp_path, family, settings, fast):
     """From vocabulary files, and from tokenizer.json with the settings changed afterwards."""
-    from transformers import AutoTokenizer
-
     build = checkpoints.byte_pairs if family in ("gpt2", "roberta") else checkpoints.wordpiece
     for file in ("config.json", "model.safetensors"):
         (tmp_path / file).symlink_to(models[family] / file)
@@ -337,8 +335,6 @@ WITH_WORDS = {
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_logits_equal_those_of_transformers(family, tied, tmp_path):
-    import transformers
-
     wrapper = WITH_WORDS[family]
     checkpoints.write(tmp_path, family, wrapper, tie_word_embeddings=tied)
     model = getattr(transformers, wrapper).from_pretrained(tmp_path).eval()

@@ -17,7 +17,7 @@ from attnviz.attention import blocks as attending
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs, Prompt
-from attnviz.core.source import ForwardRequest, Rows, Source
+from attnviz.core.source import Rows, Source
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.models import pretrained
 from attnviz.models.controls import FreshConfig
@@ -25,7 +25,7 @@ from attnviz.models.demo import DEMOS
 from attnviz.models.norm_based import with_quantity
 from attnviz.models.untrained import Fresh
 from attnviz.scoring.observe import Recorder, score_capture
-from tests.models.tiny import GAIN, LONG, SHORT, build, hooked_only, inputs_of
+from tests.models.tiny import GAIN, LONG, SHORT, build, hooked_only, inputs_of, ran
 
 TEXT = "The keys to the cabinet are on the table, and the keys are old."
 
@@ -77,10 +77,10 @@ class Whole:
 
 def check(source: Source, inputs: Inputs, quantity: str) -> None:
     whole = Whole()
-    source.forward([inputs], [whole], ForwardRequest(residuals=True))
+    ran(source, [inputs], [whole], residuals=True)
     shown = with_quantity(source, quantity, shares=False)
     recorder = Recorder([inputs])
-    shown.forward([inputs], [recorder], ForwardRequest(hidden=False))
+    ran(shown, [inputs], [recorder], hidden=False)
     maps = recorder.maps()
     assert maps.keys() == whole.blocks.keys()
     for site, found in maps.items():
@@ -88,9 +88,7 @@ def check(source: Source, inputs: Inputs, quantity: str) -> None:
         expected = expected if quantity == "norm" else expected[None]
         np.testing.assert_allclose(found, expected.numpy(), rtol=2e-4, atol=1e-5)
     share = Recorder([inputs])
-    with_quantity(source, quantity, shares=True).forward(
-        [inputs], [share], ForwardRequest(hidden=False)
-    )
+    ran(with_quantity(source, quantity, shares=True), [inputs], [share], hidden=False)
     for site, found in share.maps().items():
         sums = maps[site].sum(-1, keepdims=True)
         np.testing.assert_allclose(found, maps[site] / sums, rtol=1e-5, atol=1e-7)
@@ -208,9 +206,7 @@ def test_values_of_attention_in_code_of_its_own_are_those_of_its_own_modules(
     source = av.load(str(tmp_path))
     inputs = source.prepare(Prompt(ids=LONG))
     recorder = Recorder([inputs])
-    with_quantity(source, "norm", shares=False).forward(
-        [inputs], [recorder], ForwardRequest(hidden=False)
-    )
+    ran(with_quantity(source, "norm", shares=False), [inputs], [recorder], hidden=False)
     transformers = pytest.importorskip("transformers")
     model = transformers.AutoModel.from_pretrained(tmp_path, attn_implementation="eager")
     fused: list[Tensor] = []

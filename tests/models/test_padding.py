@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 import attnviz as av
 from attnviz.attention.layers import attend
@@ -25,7 +26,7 @@ from attnviz.models import limits, pretrained
 from attnviz.models.folder import locate
 from attnviz.scoring.observe import ScoreObserver
 from tests.models.test_wrapped_model import fresh
-from tests.models.tiny import transformers
+from tests.models.tiny import same_maps, transformers
 
 SHORT, LONG = [5, 9, 2, 7], [3, 8, 4, 6, 1, 7]
 PAD = 0
@@ -48,12 +49,6 @@ def padded(family: str, side: str) -> tuple[Any, list[list[int]], torch.Tensor, 
                       output_attentions=True)  # fmt: skip
         alone = model(input_ids=torch.tensor([SHORT]), output_attentions=True)
     return batch, rows, mask, alone
-
-
-def same(found: Any, alone: Any, within: float = 2e-6) -> None:
-    for number, layer in enumerate(alone.attentions):
-        maps = found.maps[Site(found.layout.kinds[0], number)]
-        np.testing.assert_allclose(maps, layer[0].numpy(), atol=within)
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
@@ -83,7 +78,7 @@ def test_a_padded_text_is_the_text_alone(family: str, side: str, tmp_path: Path)
     for way, found in ways.items():
         assert found.layout == expected.layout, way
         assert found.tokens == tuple(texts(SHORT)), way
-        same(found, alone)
+        same_maps(found, alone.attentions)
         assert any("2 positions of padding" in note for note in found.inputs.notes), way
         for head, other in zip(av.heads(found).heads, scored.heads, strict=True):
             for name, score in head.scores.items():
@@ -106,9 +101,9 @@ def test_padding_that_nothing_tells_is_asked_for(family: str, side: str) -> None
 def test_the_end_of_text_as_padding() -> None:
     """GPT-2 has no token for padding; what ends texts stands there, and may also be meant."""
     batch, rows, _, alone = padded("gpt2", "left")
-    same(av.from_arrays(batch, texts(rows[0], "<|endoftext|>"), item=0), alone)
+    same_maps(av.from_arrays(batch, texts(rows[0], "<|endoftext|>"), item=0), alone.attentions)
     batch, rows, _, alone = padded("gpt2", "right")
-    same(av.from_arrays(batch, texts(rows[0], "<|endoftext|>"), item=0), alone)
+    same_maps(av.from_arrays(batch, texts(rows[0], "<|endoftext|>"), item=0), alone.attentions)
     model = fresh("gpt2", "eager").eval()
     with torch.no_grad():
         unmasked = model(input_ids=torch.tensor(rows[:1]), output_attentions=True)
@@ -124,8 +119,6 @@ def test_the_end_of_text_as_padding() -> None:
 
 
 def test_ids_and_the_padding_of_a_tokenizer() -> None:
-    from transformers import AutoTokenizer
-
     from tests.models.test_wrapped_model import DEMO
 
     tokenizer = AutoTokenizer.from_pretrained(DEMO)
@@ -135,7 +128,7 @@ def test_ids_and_the_padding_of_a_tokenizer() -> None:
     tokenizer.pad_token = tokenizer.convert_ids_to_tokens(40)
     found = av.from_arrays(batch, ids, tokenizer=tokenizer, item=0)
     assert len(found.tokens) == len(SHORT)
-    same(found, alone)
+    same_maps(found, alone.attentions)
 
 
 def test_a_mask_that_the_model_did_not_run_with() -> None:
@@ -177,10 +170,7 @@ def test_both_sequences_of_an_encoder_decoder() -> None:
                        source_tokens=texts(rows[0].tolist())),
     ):  # fmt: skip
         for kind in ("encoder", "decoder", "cross"):
-            for number, layer in enumerate(getattr(alone, f"{kind}_attentions")):
-                np.testing.assert_allclose(
-                    found.maps[Site(kind, number)], layer[0].numpy(), atol=2e-6
-                )
+            same_maps(found, getattr(alone, f"{kind}_attentions"), kind)
         assert (found.tokens, found.source_tokens) == (("w5", "w9", "w3"), tuple(texts(SHORT)))
 
 
@@ -294,8 +284,6 @@ IDS = av.Prompt(ids=tuple(range(3, 19)))
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """One tiny Llama, stored in three precisions."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
     torch.manual_seed(0)
     settings = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
     settings |= {"num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 60}

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 import attnviz as av
 from attnviz.cli import main
-from attnviz.core.heads import Site
 from attnviz.core.media import Crop
 from attnviz.core.prompt import Generation, Prompt
 from attnviz.core.source import ForwardRequest
@@ -30,8 +29,10 @@ from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.models.hooked import vision_language
 from attnviz.models.hooked.picture_layout import _shape, ramp, tiles_of
 from tests import mostly_slow
+from tests.models.tiny import same_maps
 from tests.models.tiny_pictures import build, transformers
 from tests.models.tiny_senses import build as build_vit
+from tests.viewing import data_of
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -159,9 +160,7 @@ def test_maps_are_those_of_eager_attention(
                      **capture.inputs.features, output_attentions=True)  # fmt: skip
     model.set_attn_implementation(before)
     assert len(made.attentions) == 2
-    for layer, weights in enumerate(made.attentions):
-        ours = capture.maps[Site("decoder", layer)]
-        np.testing.assert_allclose(ours, weights[0], rtol=0, atol=1e-5)
+    same_maps(capture, made.attentions, within=1e-5)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -361,17 +360,9 @@ def test_commands_read_several_pictures(
     assert spans[0]["tokens"] == (5 if family == "internvl" else 4), "two patches each way"
     page = tmp_path / "page.html"
     assert main(["view", *given, *boxes, "-o", str(page)]) == 0
-    scene = json.loads(_data(page))["items"][0]["scene"]
+    scene = data_of(page.read_bytes())["items"][0]["scene"]
     crops = [crop["called"] for crop in scene["crops"]]
     assert crops == (["1:", "1:whole:", "2:", "2:whole:"] if family in TILED else ["1:", "2:"])
-
-
-def _data(page: Path) -> str:
-    match = re.search(
-        r'<script type="application/json" id="data">(.*?)</script>', page.read_text(), re.S
-    )
-    assert match
-    return match[1]
 
 
 def test_files_keep_which_patches_are_of_which_picture(
@@ -401,7 +392,6 @@ def test_a_text_with_pictures_writes_nothing_on(sources: Any, pictures: Pictures
         sources("qwen2_vl").prepare(asked)
 
 
-WHOLE = (0, 0, 24, 40)
 BOXES = {
     "8,8,16,24": ["1,1", "2,1"],
     "12,8,20,16": ["1,1", "1,2"],  # half of either

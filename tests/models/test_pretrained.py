@@ -10,11 +10,13 @@ from types import SimpleNamespace
 import huggingface_hub
 import pytest
 import torch
+import transformers
 from huggingface_hub import constants, errors
 
 from attnviz.core.prompt import Prompt
 from attnviz.errors import DeviceError, InputError, ModelError, UsageError
 from attnviz.models import device, folder, hub, pretrained
+from attnviz.scoring.observe import Recorder
 from tests import checkpoints
 
 
@@ -50,8 +52,6 @@ def test_the_tap_is_taken_otherwise_and_says_why(bert):
 
 @checkpoints.needs_transformers_5
 def test_both_roads_show_the_same(models):
-    from attnviz.scoring.observe import Recorder
-
     for path in models.values():
         maps = []
         for backend in ("native", "hooked"):
@@ -92,8 +92,6 @@ def test_a_model_that_transformers_has_may_still_carry_auto_map(bert):
 
 
 def test_relative_positions_are_not_computed_as_absolute_ones(bert):
-    import transformers
-
     if hasattr(transformers.BertConfig(), "position_embedding_type"):
         pytest.skip("this transformers computes them")
     checkpoints.edit_config(bert, position_embedding_type="relative_key")

@@ -20,7 +20,9 @@ from attnviz.core.source import ForwardRequest
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.models import hooked
 from attnviz.models.containers import read_picture, read_sound, resampled
+from attnviz.scoring.observe import Recorder
 from tests import ROOT
+from tests.models.tiny import same_maps
 from tests.models.tiny_senses import (
     CROPPED,
     PATCH,
@@ -108,8 +110,6 @@ def test_every_family_equals_its_own_eager_attention(
 def test_two_at_once_are_as_one_alone(family: str, models: Any) -> None:
     source = load(models(family), family)
     inputs = source.prepare(prompt(family))
-    from attnviz.scoring.observe import Recorder
-
     one, two = Recorder([inputs]), Recorder([inputs, inputs])
     source.forward([inputs], [one])
     source.forward([inputs, inputs], [two])
@@ -215,9 +215,7 @@ def test_either_tower_of_clip(models: Any) -> None:
     tower = transformers.CLIPTextModel.from_pretrained(folder, attn_implementation="eager").eval()
     with torch.no_grad():
         native = tower(torch.tensor([[1, 7, 30, 2]]), output_attentions=True).attentions
-    for layer, weights in enumerate(native):
-        ours = text.maps[Site("decoder", layer)]
-        np.testing.assert_allclose(ours, weights[0], rtol=0, atol=1e-5)
+    same_maps(text, native, within=1e-5)
     loaded = av.load(str(folder))
     with pytest.raises(UsageError, match="this model reads text; image is for vision models"):
         av.capture(Prompt(image=HOUSE), model=loaded)
@@ -357,9 +355,7 @@ def test_a_picture_in_a_text(tmp_path: Path) -> None:
     with torch.no_grad():
         native = model(**made, output_attentions=True).attentions
     assert len(native) == len(capture.maps) == 2
-    for layer, weights in enumerate(native):
-        ours = capture.maps[Site("decoder", layer)]
-        np.testing.assert_allclose(ours, weights[0], rtol=0, atol=1e-5)
+    same_maps(capture, native, within=1e-5)
     keys = capture.inputs.sides["decoder"].keys
     assert keys.texts[:2] == ("0,0", "0,1")
     assert keys.texts[-4:] == ("what", "is", "this", "?")

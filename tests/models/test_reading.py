@@ -13,11 +13,11 @@ from torch import Tensor
 import attnviz as av
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Prompt
-from attnviz.core.source import ForwardRequest, Rows, Source
+from attnviz.core.source import Rows, Source
 from attnviz.core.weights import Normalization
 from attnviz.models import pretrained
 from attnviz.models.controls import FreshConfig
-from tests.models.tiny import GAIN, LONG, hooked_only
+from tests.models.tiny import GAIN, LONG, hooked_only, ran
 
 LEARNED = ("gpt2", "opt")
 PLAIN = (*LEARNED, "bert", "electra", "distilbert", "roberta")
@@ -62,7 +62,7 @@ class Keeper:
 def check(source: Source, prompt: Prompt, *, turned: bool = False, scores: bool = True) -> None:
     """Scores (turned ones at distance 0) and differences of values follow from the matrices."""
     keeper = Keeper()
-    states = source.forward([source.prepare(prompt)], [keeper], ForwardRequest(states=True)).states
+    states = ran(source, [source.prepare(prompt)], [keeper], states=True).states
     for site, theirs in keeper.scores.items():
         reading = source.reading(site)
         x = states[site.layer][0]
@@ -95,9 +95,7 @@ def test_native(model: str) -> None:
     embedding = source.embedding()
     x = embedding.tokens[ids] + embedding.positions[: len(ids)]
     if model == "demo-gpt2":
-        entered = source.forward(
-            [source.prepare(Prompt("The keys to"))], request=ForwardRequest(states=True)
-        ).states[0]
+        entered = ran(source, [source.prepare(Prompt("The keys to"))], states=True).states[0]
         torch.testing.assert_close(x, entered[0])
     assert len(embedding.positions) == source.max_tokens
 
@@ -114,9 +112,7 @@ def test_hooked(name: str, folders: Any) -> None:
     check(source, Prompt(ids=LONG))
     embedding = source.embedding()
     if name in LEARNED:
-        entered = source.forward(
-            [source.prepare(Prompt(ids=LONG))], request=ForwardRequest(states=True)
-        ).states[0]
+        entered = ran(source, [source.prepare(Prompt(ids=LONG))], states=True).states[0]
         made = embedding.tokens[list(LONG)] + embedding.positions[: len(LONG)]
         torch.testing.assert_close(made, entered[0])
     else:
@@ -129,9 +125,7 @@ def test_rotary(name: str, folders: Any) -> None:
     check(source, Prompt(ids=LONG), turned=True)
     assert source.embedding().positions is None
     if name != "granite":  # which multiplies its embeddings
-        entered = source.forward(
-            [source.prepare(Prompt(ids=LONG))], request=ForwardRequest(states=True)
-        ).states[0]
+        entered = ran(source, [source.prepare(Prompt(ids=LONG))], states=True).states[0]
         torch.testing.assert_close(source.embedding().tokens[list(LONG)], entered[0])
 
 

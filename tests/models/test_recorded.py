@@ -146,27 +146,9 @@ def _with(**changes: object):
     return change
 
 
-def _edit(index: tuple, value: float):
-    def change(good: dict) -> dict:
-        good["attentions"][index] = value
-        return good
-
-    return change
-
-
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (
-            _edit((0, 0, 0, 0), np.nan),
-            r"attentions\[0, 0, 0, 0\]: expected finite weights, found nan",
-        ),
-        (_edit((0, 0, 0, 0), np.inf), "expected finite weights, found inf"),
-        (
-            _edit((1, 1, 2, 0), -0.2),
-            r"attentions\[1, 1, 2, 0\]: expected weights after softmax, 0 or more",
-        ),
-        (_edit((2, 1, 3, 0), 0.9), r"attentions\[2, 1, 3\]: expected a row that sums to 1"),
         (_with(attentions=weights(2, 4, 4)), r"found shape \[2, 4, 4\]"),
         (
             _with(attentions=np.ones((1, 1, 4, 4), int)),
@@ -270,17 +252,6 @@ def test_encrypted_or_unknown_compression(tmp_path: Path, good, place: int, bit:
         av.read(path)
 
 
-def test_safetensors_tokens_are_json_metadata(tmp_path: Path) -> None:
-    from safetensors.numpy import save_file
-
-    path = tmp_path / "x.safetensors"
-    save_file(
-        {"attentions": weights(1, 1, 2, 2).astype(np.float16)}, path,
-        metadata={"tokens": json.dumps(["a", "b"])},
-    )  # fmt: skip
-    assert av.read(path).inputs.sides["encoder"].queries.texts == ("a", "b")
-
-
 @pytest.mark.parametrize(
     ("name", "says"),
     [("missing.npz", "is missing"), ("folder.npz", "a folder"), ("x.pt", "No such file")],
@@ -356,25 +327,23 @@ def test_a_second_member_of_the_same_name_is_refused(tmp_path: Path, good) -> No
 def test_weights_that_are_no_fractions_are_refused_in_both_formats(
     dtype: str, tmp_path: Path
 ) -> None:
-    from safetensors.numpy import save_file
-
     array = np.eye(3)[None, None].astype(dtype)
     texts = np.array(["a", "b", "c"])
     with pytest.raises(InputError, match=f"expected floating-point weights, found {dtype}"):
         av.read(store(tmp_path / "x.npz", attentions=array, tokens=texts))
     path = tmp_path / "x.safetensors"
-    save_file({"attentions": array}, path, metadata={"tokens": json.dumps(texts.tolist())})
+    save_safetensors({"attentions": array}, path, metadata={"tokens": json.dumps(texts.tolist())})
     with pytest.raises(InputError, match=f"expected floating-point weights, found {dtype}"):
         av.read(path)
 
 
 def test_double_precision_survives_safetensors(tmp_path: Path) -> None:
-    from safetensors.numpy import save_file
-
     array = weights(1, 1, 3, 3).astype(np.float64) / 3 * 3
     path = tmp_path / "x.safetensors"
-    save_file({"attentions": array}, path, metadata={"tokens": json.dumps(["a", "b", "c"])})
-    assert av.read(path).maps[Site("encoder", 0)].dtype == np.float64
+    save_safetensors({"attentions": array}, path, metadata={"tokens": json.dumps(["a", "b", "c"])})
+    read = av.read(path)
+    assert read.maps[Site("encoder", 0)].dtype == np.float64
+    assert read.inputs.sides["encoder"].queries.texts == ("a", "b", "c")
 
 
 def test_headers_and_metadata_that_break_their_readers(tmp_path: Path, good) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+import transformers
 from torch import Tensor
 
 import attnviz as av
@@ -303,8 +304,6 @@ def test_what_is_not_known_says_why(family: str, why: str, folders: Any) -> None
 
 
 def test_scaled_residual_connections_are_not_taken_for_plain_ones(tmp_path: Path) -> None:
-    import transformers
-
     build("granite", tmp_path, 3.0)
     config = transformers.AutoConfig.from_pretrained(tmp_path)
     config.residual_multiplier = 0.25

@@ -6,6 +6,7 @@ import base64
 import json
 import zlib
 from collections.abc import Mapping
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +15,36 @@ import pytest
 import torch
 from matplotlib.text import Text
 from numpy.typing import NDArray
-from transformers import AutoModelForCausalLM, DeepseekV32Config
+from PIL import Image
+from rich.console import Console
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from transformers import AutoModelForCausalLM, DeepseekV32Config, PreTrainedTokenizerFast
 
 import attnviz as av
-from attnviz.core.capture import Capture, KeyMask
+from attnviz.captures.inputs import tiled
+from attnviz.core.capture import TILES, Capture, KeyMask
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Prompt
+from attnviz.core.provenance import Made
+from attnviz.core.source import ForwardRequest
+from attnviz.core.tokens import Sides, Tokens
+from attnviz.drawing import terminal
 from attnviz.drawing.palette import UNSELECTED, rgb
+from attnviz.drawing.reasons import steps
+from attnviz.errors import ModelError, UsageError
+from attnviz.features.explain.result import UNSELECTED as LEFT_OUT
 from attnviz.features.view.document import document
-from attnviz.models.hooked.windows import selected
+from attnviz.features.view.long.page import page
+from attnviz.models.hooked.windows import Choosing, selected
+from attnviz.models.norm_based import with_quantity
 from attnviz.models.recorded.format import pack_masks as pack
 from attnviz.models.recorded.format import unpack_masks as unpack
 from attnviz.scoring.merged import shown_map
-from attnviz.scoring.observe import score_capture
-from tests import reference_scores
+from attnviz.scoring.observe import Recorder, score_capture
+from tests import families, reference_scores
+from tests.viewing import data_of
 
 T, K = 17, 5
 IDS = (5, 9, 2, 31, 17, 12, 3, 9, 2, 31, 7, 22, 6, 9, 2, 31, 8)
@@ -170,12 +187,7 @@ def test_heads_observed_live_have_the_scores_of_their_maps(model: Any, capture: 
 
 
 def test_a_shorter_text_in_a_batch_selects_among_its_own_keys(model: Any) -> None:
-    from attnviz.captures.inputs import source_for
-    from attnviz.captures.settings import ModelSettings
-    from attnviz.core.source import ForwardRequest
-    from attnviz.scoring.observe import Recorder
-
-    source = source_for(Prompt(ids=IDS), ModelSettings(model=model), None)
+    source = av.load(model)
     items = [source.prepare(Prompt(ids=IDS)), source.prepare(Prompt(ids=IDS[:9]))]
     recorder = Recorder(items)
     source.forward(items, [recorder], ForwardRequest())
@@ -242,8 +254,6 @@ def test_a_map_tells_what_was_left_out_from_what_is_not_allowed(
     assert (mask == ~kept[1]).all()
     assert (np.isnan(cells) == (past & ~kept[1])).all()
     assert "not selected" in shown(picture)
-    from PIL import Image
-
     file = picture.save(tmp_path / "m.png")
     with Image.open(file) as image:
         colors = {color for _, color in image.convert("RGB").getcolors(1 << 20)}
@@ -258,12 +268,6 @@ def test_a_map_tells_what_was_left_out_from_what_is_not_allowed(
 
 def shown(picture: Any) -> str:
     """The first map as a terminal without colours has it."""
-    from io import StringIO
-
-    from rich.console import Console
-
-    from attnviz.drawing import terminal
-
     console = Console(width=120, file=StringIO(), color_system=None)
     _, weights, sides = picture.maps[0]
     console.print(terminal.heatmap(weights, sides, title="", style=picture.style))
@@ -285,8 +289,6 @@ def test_the_terminal_crosses_what_was_left_out(
 
 
 def test_a_word_is_not_selected_if_none_of_its_tokens_is_and_one_was_left_out() -> None:
-    from attnviz.core.tokens import Sides, Tokens
-
     tokens = Tokens(
         texts=("a", "b", "c"), special=(False,) * 3, separators=(False,) * 3, words=(0, 0, 1),
         segments=(0, 0, 0),
@@ -323,8 +325,6 @@ def test_equal_layers_share_a_mask_and_others_do_not() -> None:
 def test_a_weight_taken_apart_says_that_its_key_was_not_selected(
     model: Any, kept: dict[int, NDArray[np.bool_]]
 ) -> None:
-    from attnviz.drawing.reasons import steps
-
     held = av.capture(Prompt(ids=IDS), model=model, why="1.0")
     left_out = int(np.flatnonzero(~kept[1][T - 1])[0])
     for query, key, said in (
@@ -358,8 +358,6 @@ def test_index_scores_are_those_of_an_indexer_done_by_hand(
 @pytest.mark.parametrize("family", ["deepseek_v32", "glm_moe_dsa", "axk2", "hy_v4"])
 def test_the_highest_index_scores_are_the_keys_that_attention_is_left(family: str) -> None:
     """Beside what the model's own indexers returned, in their order."""
-    from tests import families
-
     kinds = dict(families.families())
     if family not in kinds:
         pytest.skip(f"this transformers has no {family}")
@@ -387,8 +385,6 @@ def test_the_highest_index_scores_are_the_keys_that_attention_is_left(family: st
 
 
 def test_index_scores_have_no_scores_of_heads(model: Any, capture: Capture) -> None:
-    from attnviz.errors import ModelError, UsageError
-
     prompt = Prompt(ids=IDS)
     scores = av.capture(prompt, model=model, quantity="indexer")
     for run in (
@@ -409,12 +405,7 @@ def test_index_scores_have_no_scores_of_heads(model: Any, capture: Capture) -> N
 
 
 def test_index_scores_of_a_batch_are_those_of_each_text(model: Any) -> None:
-    from attnviz.captures.inputs import source_for
-    from attnviz.captures.settings import ModelSettings
-    from attnviz.models.norm_based import with_quantity
-    from attnviz.scoring.observe import Recorder
-
-    source = source_for(Prompt(ids=IDS), ModelSettings(model=model), None)
+    source = av.load(model)
     shown = with_quantity(source, "indexer", shares=False)
     items = [source.prepare(Prompt(ids=IDS)), source.prepare(Prompt(ids=IDS[:9]))]
     recorder, alone = Recorder(items), Recorder(items[1:])
@@ -428,9 +419,6 @@ def test_index_scores_of_a_batch_are_those_of_each_text(model: Any) -> None:
 def test_scores_that_did_not_choose_the_keys_are_refused(
     model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from attnviz.errors import ModelError
-    from attnviz.models.hooked.windows import Choosing
-
     taken = Choosing.taken
 
     def other(self: Choosing, items: int, keys: int) -> Any:
@@ -446,13 +434,7 @@ def test_tiles_of_a_long_text_tell_what_was_left_out(
     model: Any, capture: Capture, kept: dict[int, NDArray[np.bool_]]
 ) -> None:
     """Tiles of two tokens in which no key stays and some were left out."""
-    from attnviz.captures.inputs import source_for, tiled
-    from attnviz.captures.settings import ModelSettings
-    from attnviz.core.capture import TILES
-    from attnviz.core.provenance import Made
-    from attnviz.features.view.long.page import page
-
-    source = source_for(Prompt(ids=IDS), ModelSettings(model=model), None)
+    source = av.load(model)
     inputs = source.prepare(Prompt(ids=IDS))
 
     def pooled(cells: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -472,8 +454,7 @@ def test_tiles_of_a_long_text_tell_what_was_left_out(
             shown_tiles = tiles.shown(layout.head(f"{site.layer}.0"), what)
             assert (np.isnan(np.ma.getdata(shown_tiles)) == (left_out & ~stays)).all()
             assert (np.ma.getmaskarray(shown_tiles) == ~stays).all()
-    written = page(tiles, layout, title="t", made=Made("m")).decode()
-    data = json.loads(written.split('id="data">')[1].split("</script>")[0])
+    data = data_of(page(tiles, layout, title="t", made=Made("m")))
     for n, (site, left_out) in enumerate(tiles.unselected.items()):
         codes = np.frombuffer(zlib.decompress(base64.b64decode(data["masks"][n])), np.uint8)
         assert (codes.reshape(left_out.shape) == tiles.allowed[site] + 2 * left_out).all()
@@ -482,13 +463,6 @@ def test_tiles_of_a_long_text_tell_what_was_left_out(
 def test_a_small_map_of_an_explanation_tells_what_was_left_out(
     model: Any, kept: dict[int, NDArray[np.bool_]], tmp_path: Path
 ) -> None:
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordLevel
-    from tokenizers.pre_tokenizers import Whitespace
-    from transformers import PreTrainedTokenizerFast
-
-    from attnviz.features.explain.result import UNSELECTED as LEFT_OUT
-
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=Tokenizer(WordLevel({f"w{n}": n for n in range(41)}, "w0")), unk_token="w0"
     )
@@ -506,8 +480,6 @@ def test_a_small_map_of_an_explanation_tells_what_was_left_out(
     for found, said in ((report, True), (plain, False)):
         texts = [text.get_text() for text in found.figure().findobj(Text)]
         assert any("did not select the key" in text for text in texts) == said
-    from PIL import Image
-
     with Image.open(report.save(tmp_path / "e.png")) as image:
         colors = {color for _, color in image.convert("RGB").getcolors(1 << 24)}
     assert rgb(UNSELECTED) in colors

@@ -9,18 +9,19 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import AutoTokenizer, ByT5Tokenizer, PreTrainedTokenizerFast
 
 import attnviz as av
 from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError
 from attnviz.models import pretrained, text
+from attnviz.models.hooked.tokenizer import Texts
 from tests import checkpoints
 
 
 @pytest.fixture(scope="module")
 def gpt2(tmp_path_factory):
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-
     folder = tmp_path_factory.mktemp("gpt2")
     checkpoints.byte_pairs(folder)
     files = (str(folder / "vocab.json"), str(folder / "merges.txt"))
@@ -34,8 +35,6 @@ def gpt2(tmp_path_factory):
 
 def spaces(pieces):
     """A reader of a SentencePiece-like vocabulary."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-
     tokenizer = Tokenizer(models.WordLevel({p: n for n, p in enumerate(pieces)}, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.decoder = decoders.Metaspace()
@@ -97,8 +96,6 @@ def test_added_and_unknown_ids(gpt2):
 
 
 def test_bert_words_segments_and_content_tokens(minilm):
-    from tokenizers import Tokenizer
-
     tokenizer = Tokenizer.from_file(f"{minilm}/tokenizer.json")
     tokenizer.no_padding()
     read = tokenizer.encode("Unaffable keys aren't [MASK].", "Yes")
@@ -155,8 +152,6 @@ def test_sentencepiece_spelling_is_found():
 
 
 def test_slow_tokenizers_of_transformers(tmp_path):
-    from transformers import ByT5Tokenizer
-
     tokenizer = ByT5Tokenizer()
     reader = text.transformers_reader(tokenizer)
     tokens = reader.tokens(tokenizer("hi you")["input_ids"])
@@ -166,8 +161,6 @@ def test_slow_tokenizers_of_transformers(tmp_path):
 
 
 def test_fast_tokenizers_of_transformers_read_as_their_backend(minilm):
-    from transformers import AutoTokenizer
-
     tokenizer = AutoTokenizer.from_pretrained(minilm)
     ours = text.transformers_reader(tokenizer).tokens(tokenizer("the keyring")["input_ids"])
     assert ours.texts == ("[CLS]", "the", "key", "##ring", "[SEP]")
@@ -182,8 +175,6 @@ def test_ids_without_a_vocabulary():
 
 def _unmarked(splitter):
     """A vocabulary whose pieces say nothing of words, as the quick tour of tokenizers builds it."""
-    from tokenizers import Tokenizer, models
-
     pieces = ["[UNK]", "u", "n", "d", "o", "un", "the", "t", "h", "e", "th", "."]
     vocabulary = {piece: number for number, piece in enumerate(pieces)}
     merges = [("u", "n"), ("t", "h"), ("th", "e")]
@@ -194,11 +185,6 @@ def _unmarked(splitter):
 
 @pytest.mark.parametrize("splitter", ["Whitespace", "WhitespaceSplit", "BertPreTokenizer"])
 def test_where_pieces_have_no_marks_the_tokenizers_own_words_decide(splitter):
-    from tokenizers import pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    from attnviz.models.hooked.tokenizer import Texts
-
     tokenizer = _unmarked(getattr(pre_tokenizers, splitter)())
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[UNK]")
     tokens, _ = Texts(fast, "x").encode("undo the undo.")
@@ -207,10 +193,6 @@ def test_where_pieces_have_no_marks_the_tokenizers_own_words_decide(splitter):
 
 
 def test_where_a_tokenizer_has_no_words_the_spaces_of_the_text_decide():
-    from transformers import PreTrainedTokenizerFast
-
-    from attnviz.models.hooked.tokenizer import Texts
-
     tokenizer = _unmarked(None)
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[UNK]")
     tokens, _ = Texts(fast, "x").encode("undo the")
@@ -220,11 +202,6 @@ def test_where_a_tokenizer_has_no_words_the_spaces_of_the_text_decide():
 
 
 def test_an_unknown_token_shows_what_it_stands_for():
-    from tokenizers import pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    from attnviz.models.hooked.tokenizer import Texts
-
     tokenizer = _unmarked(pre_tokenizers.Whitespace())
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[UNK]")
     tokens, _ = Texts(fast, "x").encode("the ☃ the")
@@ -233,8 +210,6 @@ def test_an_unknown_token_shows_what_it_stands_for():
 
 
 def test_marks_of_continuation_may_be_others():
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
     vocabulary = {"[UNK]": 0, "un": 1, "~do": 2, "~": 3}
     model = models.WordPiece(vocabulary, unk_token="[UNK]", continuing_subword_prefix="~")
     tokenizer = Tokenizer(model)

@@ -97,26 +97,6 @@ def test_padding_changes_nothing(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "error", "says"),
-    [
-        (FreshConfig(d_model=512, heads=6), SizeError, "nearest: 4 or 8"),
-        (FreshConfig(heads=8, kv_heads=3), SizeError, "kv-heads that work"),
-        (FreshConfig(layers=0), SizeError, "layers must be at least 1, got 0"),
-        (FreshConfig(d_model=1 << 23, heads=8), SizeError, "more than half of this machine's"),
-        (FreshConfig(seed=-1), UsageError, "seed must be"),
-    ],
-)
-def test_bad_options(config: FreshConfig, error: type[Exception], says: str) -> None:
-    with pytest.raises(error, match=says):
-        Fresh(config)
-
-
-def test_a_kind_is_one_that_there_is() -> None:
-    with pytest.raises(UsageError, match=r"kind takes .*, not 'moe'"):
-        FreshConfig(kind="moe")
-
-
-@pytest.mark.parametrize(
     ("kind", "prompt", "error", "says"),
     [
         ("mha", Prompt(ids=(1, 2)), UsageError, "no vocabulary"),
@@ -150,3 +130,5 @@ def test_layers_cost_memory_beside_their_weights(monkeypatch) -> None:
     with pytest.raises(SizeError, match=r"1000000 layer\(s\) .*for weights and modules"):
         FreshConfig(d_model=2, heads=1, layers=1_000_000).check()
     FreshConfig(d_model=2, heads=1, layers=10_000).check()
+    with pytest.raises(UsageError, match="seed must be"):
+        Fresh(FreshConfig(seed=-1))

@@ -6,11 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
+from attnviz.core.capture import Capture
+from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs, Prompt
-from attnviz.core.source import Source
+from attnviz.core.source import ForwardRequest, Output, Source
 from attnviz.core.tokens import Sides, Tokens
 
 transformers = pytest.importorskip("transformers")
@@ -169,3 +172,15 @@ def inputs_of(source: Source, ids: tuple[int, ...], target: tuple[int, ...]) -> 
         return source.prepare(Prompt(ids=ids))
     sides = {"encoder": Sides(one, one), "decoder": Sides(other, other), "cross": Sides(other, one)}
     return Inputs(sides)
+
+
+def same_maps(found: Capture, attentions: Any, kind: Any = "", within: float = 2e-6) -> None:
+    """The first text's maps are those that transformers gives, [B, H, T, S] of each layer."""
+    for number, weights in enumerate(attentions):
+        own = found.maps[Site(kind or found.layout.kinds[0], number)]
+        np.testing.assert_allclose(own, weights[0].numpy(), rtol=0, atol=within)
+
+
+def ran(source: Source, batch: Any, observers: Any = (), **asked: Any) -> Output:
+    """A pass in which something is changed, or of which more is asked."""
+    return source.forward(batch, observers, ForwardRequest(**asked))

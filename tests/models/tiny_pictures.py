@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 transformers = pytest.importorskip("transformers")
 
@@ -48,8 +49,6 @@ def ids_of(marks: list[str]) -> dict[str, int]:
 
 def save_tokenizer(folder: Path, marks: list[str], **named: str) -> None:
     """Words split at white space; marks are one token each, wherever they stand."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
     words = Tokenizer(models.WordLevel(ids_of(marks), unk_token="<unk>"))
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     words.add_special_tokens(marks)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 transformers = pytest.importorskip("transformers")
 
@@ -124,8 +125,6 @@ WORDS = ["<unk>", "<s>", "</s>", "<image>", "what", "is", "this", "a", "house", 
 
 def build_llava(folder: Path, text: str = "llama") -> Any:
     """Save a tiny vision-language model that writes as Llama or OPT do; its processor."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
     words = Tokenizer(models.WordLevel({w: n for n, w in enumerate(WORDS)}, unk_token="<unk>"))
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer = transformers.PreTrainedTokenizerFast(

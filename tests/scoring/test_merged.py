@@ -13,6 +13,7 @@ import attnviz as av
 from attnviz.captures.inputs import tiled
 from attnviz.core.heads import Head
 from attnviz.core.prompt import Prompt
+from attnviz.core.questions import nearest
 from attnviz.errors import UsageError
 from attnviz.features.export.function import export
 from attnviz.models.controls import FreshConfig
@@ -139,8 +140,6 @@ def test_a_page_of_means_names_them_and_scores_none(held: av.Capture, tmp_path: 
 
 
 def test_the_help_finds_means_and_words() -> None:
-    from attnviz.core.questions import nearest
-
     assert "--mean heads" in nearest("average over heads")[0].command
     assert "--words" in nearest("weights by word")[0].command
 

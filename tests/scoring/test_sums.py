@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from transformers import BertweetTokenizer, CTRLTokenizer, PhobertTokenizer
 
 import attnviz as av
 from attnviz.attention.layers import attend
@@ -15,7 +17,9 @@ from attnviz.core.heads import Layout, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Rows
 from attnviz.core.tokens import Sides, Tokens
+from attnviz.models.hooked.tokenizer import Texts
 from attnviz.scoring.block import Expected, Region
+from attnviz.scoring.merged import word_starts
 from attnviz.scoring.observe import ScoreObserver, Watch
 from attnviz.scoring.scores import SCORES
 from attnviz.scoring.totals import Sums, Totals, comparable, fold
@@ -162,13 +166,6 @@ TEXT = "The keyring was unusable"
 
 def test_bertweet_phobert_and_ctrl_join_what_their_vocabularies_join(tmp_path: Path) -> None:
     """Pieces that go on end in ``@@``; a stop is a word of its own, as in every vocabulary."""
-    import json
-
-    from transformers import BertweetTokenizer, CTRLTokenizer, PhobertTokenizer
-
-    from attnviz.models.hooked.tokenizer import Texts
-    from attnviz.scoring.merged import word_starts
-
     pieces = ["c@@", "a@@", "t", ".", "t@@", "he", "cat@@"]
     (tmp_path / "vocab.txt").write_text("".join(f"{p} {n}\n" for n, p in enumerate(pieces)))
     (tmp_path / "codes").write_text("h e</w> 1\n")
@@ -203,8 +200,6 @@ RAW = [
 
 @pytest.mark.parametrize(("pieces", "words"), RAW)
 def test_raw_pieces_merge(pieces: list[str], words: str) -> None:
-    from attnviz.scoring.merged import word_starts
-
     count = len(pieces)
     weights = np.full((1, 1, count, count), 1 / count, np.float32)
     held = av.from_arrays(weights, pieces, kind="encoder")
@@ -214,8 +209,6 @@ def test_raw_pieces_merge(pieces: list[str], words: str) -> None:
 
 def test_recorded_pieces_merge_too(tmp_path: Path) -> None:
     """A file with raw pieces, and one whose flags say nothing of words."""
-    from attnviz.scoring.merged import word_starts
-
     weights = np.full((1, 1, 3, 3), 1 / 3, np.float32)
     for more in ({}, {"special": np.array([True, False, False])}):
         np.savez(tmp_path / "x.npz", attentions=weights, tokens=["[CLS]", "un", "##do"], **more)

@@ -38,12 +38,10 @@ def shown(request: Any, browser: Any, pages: dict[str, Path]) -> Iterator[Opened
 
 
 def visit(found: Opened, path: Path) -> None:
-    found.documents.add(path.as_uri())
     if path.parent.name == "maps":  # the gallery shows pictures beside it
         pictures = path.parent.rglob("*.png")
         found.documents |= {picture.as_uri() for picture in pictures}
-    found.page.goto(path.as_uri())
-    found.page.evaluate(SETTLED)
+    found.visit(path).page.evaluate(SETTLED)
 
 
 class Texts(HTMLParser):

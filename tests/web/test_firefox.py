@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import attnviz as av
 from tests.firefox import Firefox, firefox, running
 from tests.samples import Samples
 from tests.web.family import MAKE, STATES
@@ -62,8 +63,6 @@ def test_a_failure_would_be_seen(browser: Firefox, samples: Samples) -> None:
 
 def test_the_model_runs_in_it(browser: Firefox, tmp_path: Path) -> None:
     """The page that runs the model says what comes next, in WebAssembly."""
-    import attnviz as av
-
     browser.open(av.live().save(tmp_path / "live.html").as_uri())
     assert browser.run("return document.getElementById('stage-word').textContent") == "bread"
     assert browser.run("return document.documentElement.dataset.engine") == "WebAssembly"

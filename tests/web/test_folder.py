@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from huggingface_hub import SpaceCard
 
 import attnviz as av
 from attnviz.cli import main
 from attnviz.features.live.result import LivePage
+from attnviz.web.folder import space
 from tests.features.profile.corpus import lines
 from tests.features.profile.corpus import sentences as some
 from tests.viewing import opened
@@ -112,8 +114,6 @@ def test_a_space_is_one_page_and_a_card_and_replaces_only_its_own(
     tmp_path: Path, command: str, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """``live``, which takes seconds, hands over another page here."""
-    from huggingface_hub import SpaceCard
-
     title = "A: “quoted” <b>title</b> #1"
     folder = tmp_path / "space"
     asked = [command, TEXT, "--title", title, "--select", "1.4", "--space", str(folder)]
@@ -144,8 +144,6 @@ def test_a_space_is_one_page_and_a_card_and_replaces_only_its_own(
 def test_a_space_of_another_model_claims_no_licence_and_keeps_a_foreign_card(
     tmp_path: Path,
 ) -> None:
-    from attnviz.web.folder import space
-
     page, card = av.view(TEXT), tmp_path / "README.md"
     space(tmp_path / "a", "atlas", page.save, {})
     assert "license: unknown\n" in (tmp_path / "a" / "README.md").read_text("utf-8")

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import attnviz as av
-from tests import ROOT
+from tests import ROOT, mostly_slow
 from tests.samples import Samples
-from tests.viewing import opened
+from tests.viewing import Opened, opened
 from tests.web.family import MAKE, SETTLED, looks, profile_page
 from tests.web.reference import cases
 
@@ -48,7 +48,9 @@ def pages(samples: Samples) -> dict[str, Path]:
     return {name: samples(kind, (MAKE | OWN)[kind]) for name, kind in kinds.items()}
 
 
-def visit(page: Any, path: Path, width: int, height: int) -> None:
+def visit(shown: Opened, path: Path, width: int, height: int) -> None:
+    page = shown.page
+    shown.documents.add(path.as_uri())
     page.set_viewport_size({"width": width, "height": height})
     if page.url.partition("#")[0] != path.as_uri():
         page.goto(path.as_uri())
@@ -60,9 +62,8 @@ def test_a_page_has_one_headline_with_its_figure(
     browser: Any, pages: dict[str, Path], name: str
 ) -> None:
     with opened(browser) as shown:
-        shown.documents.add(pages[name].as_uri())
         for width, letters in ((1440, "28px"), (390, "18px")):
-            visit(shown.page, pages[name], width, 900)
+            visit(shown, pages[name], width, 900)
             assert shown.page.locator("h1").count() == 1
             said = shown.page.inner_text("h1")
             assert FOUND[name] in said
@@ -83,8 +84,7 @@ def test_how_it_was_measured_is_folded_and_open_on_paper(
     browser: Any, pages: dict[str, Path], name: str
 ) -> None:
     with opened(browser) as shown:
-        shown.documents.add(pages[name].as_uri())
-        visit(shown.page, pages[name], 1440, 900)
+        visit(shown, pages[name], 1440, 900)
         assert not shown.page.is_visible(".how > :not(summary)")
         shown.page.evaluate("dispatchEvent(new Event('beforeprint'))")
         assert len(shown.page.inner_text(".how > :nth-child(2)")) > 40
@@ -97,9 +97,8 @@ def test_how_it_was_measured_is_folded_and_open_on_paper(
 
 def test_cells_of_a_lens_fill_its_width(browser: Any, pages: dict[str, Path]) -> None:
     with opened(browser) as shown:
-        shown.documents.add(pages["lens"].as_uri())
         for width in (1024, 1440):
-            visit(shown.page, pages["lens"], width, 900)
+            visit(shown, pages["lens"], width, 900)
             empty, over = shown.page.eval_on_selector(
                 "#wide",
                 "e => [e.clientWidth - e.firstChild.offsetWidth, e.scrollWidth - e.clientWidth]",
@@ -110,12 +109,9 @@ def test_cells_of_a_lens_fill_its_width(browser: Any, pages: dict[str, Path]) ->
 
 def test_rows_of_a_flow_are_32_pixels_high(browser: Any, pages: dict[str, Path]) -> None:
     with opened(browser) as shown:
-        shown.documents.add(pages["flow"].as_uri())
-        visit(shown.page, pages["flow"], 1440, 900)
-        rows = shown.page.eval_on_selector_all(
-            "#before .row", "all => all.map(e => e.offsetHeight)"
-        )
-        assert set(rows) == {32}
+        visit(shown, pages["flow"], 1440, 900)
+        high = "all => all.map(e => e.offsetHeight)"
+        assert set(shown.page.eval_on_selector_all("#before .row", high)) == {32}
 
 
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (1024, 768)])
@@ -123,15 +119,11 @@ def test_a_circuit_fits_its_window(
     browser: Any, pages: dict[str, Path], width: int, height: int
 ) -> None:
     with opened(browser, color_scheme="dark") as shown:
-        shown.documents.add(pages["patch"].as_uri())
-        visit(shown.page, pages["patch"], width, height)
-        assert (
-            shown.page.eval_on_selector("main", "e => e.getBoundingClientRect().bottom") <= height
-        )
-        strongest = sorted(
-            (abs(link.edge.first.share) for link in av.read(pages["patch"]).circuit.links),
-            reverse=True,
-        )[:5]
+        visit(shown, pages["patch"], width, height)
+        bottom = "e => e.getBoundingClientRect().bottom"
+        assert shown.page.eval_on_selector("main", bottom) <= height
+        links = av.read(pages["patch"]).circuit.links
+        strongest = sorted((abs(link.edge.first.share) for link in links), reverse=True)[:5]
         numbers = shown.page.locator(".number text").all_text_contents()
         assert len(numbers) == len(strongest) > 0
         read = sorted(abs(int(n.replace("−", "-").split("\xa0")[0].split(" ")[0])) for n in numbers)
@@ -150,8 +142,7 @@ def test_labels_of_a_circuit_stand_in_its_nodes(
     browser: Any, pages: dict[str, Path], width: int, scheme: str
 ) -> None:
     with opened(browser, color_scheme=scheme) as shown:
-        shown.documents.add(pages["patch"].as_uri())
-        visit(shown.page, pages["patch"], width, 844)
+        visit(shown, pages["patch"], width, 844)
         assert shown.page.evaluate(INSIDE) == []
         grounds = shown.page.eval_on_selector_all(
             ".node.quiet rect", "all => all.map(e => getComputedStyle(e).fill)"
@@ -161,21 +152,18 @@ def test_labels_of_a_circuit_stand_in_its_nodes(
 
 
 def test_pages_open_on_the_head_of_their_headline(browser: Any, pages: dict[str, Path]) -> None:
-    for name, heading in (("film", "#name"), ("lens-heads", "#name")):
+    for name in ("film", "lens-heads"):
         with opened(browser) as shown:
-            shown.documents.add(pages[name].as_uri())
-            visit(shown.page, pages[name], 1440, 900)
-            head = shown.page.inner_text(heading).split()[1]
+            visit(shown, pages[name], 1440, 900)
+            head = shown.page.inner_text("#name").split()[1]
             assert f" {head} " in shown.page.inner_text("h1")
     lens = av.read(pages["lens-heads"])
     most = max(lens.heads, key=lambda writes: writes.raises[0].value)
     with opened(browser) as shown:
-        shown.documents.add(pages["lens-heads"].as_uri())
-        visit(shown.page, pages["lens-heads"], 1440, 900)
+        visit(shown, pages["lens-heads"], 1440, 900)
         assert shown.page.inner_text("#name") == f"Head {lens.layout.name(most.head)}"
-        assert shown.page.inner_text("#raises .bar-line bdi >> nth=0") in shown.page.inner_text(
-            "h1"
-        )
+        raised = shown.page.inner_text("#raises .bar-line bdi >> nth=0")
+        assert raised in shown.page.inner_text("h1")
         assert "#head" not in shown.page.url
 
 
@@ -185,8 +173,7 @@ def test_the_sentence_of_view_and_the_numbers_of_an_atlas_are_headlines(
     for name, letters in (("view", "#opening button"), ("atlas", "#large .number")):
         path = samples(name, MAKE[name])
         with opened(browser) as shown:
-            shown.documents.add(path.as_uri())
-            visit(shown.page, path, 1440, 900)
+            visit(shown, path, 1440, 900)
             sizes = "all => all.map(e => getComputedStyle(e).fontSize)"
             assert set(shown.page.eval_on_selector_all(letters, sizes)) == {"28px"}
             if name == "atlas":
@@ -198,7 +185,7 @@ def test_the_sentence_of_view_and_the_numbers_of_an_atlas_are_headlines(
                 assert shown.page.locator("#summary li").count() >= 3
             else:
                 assert "head" in shown.page.inner_text("#doubt")
-                visit(shown.page, path, 390, 844)
+                visit(shown, path, 390, 844)
                 assert set(shown.page.eval_on_selector_all(letters, sizes)) == {"18px"}
 
 
@@ -265,18 +252,12 @@ def test_a_page_looks_as_it_did(
 
 @pytest.mark.parametrize(
     "style",
-    [
+    mostly_slow(
+        ("header { padding: 24px 18px; }", "main { background: var(--hover); }",
+         "h2, p, button { font-size: 18px; }", ".maps, canvas { display: none; }"),
         "header { padding: 24px 18px; }",
-        *(
-            pytest.param(style, marks=SLOW)
-            for style in (
-                "main { background: var(--hover); }",
-                "h2, p, button { font-size: 18px; }",
-                ".maps, canvas { display: none; }",
-            )
-        ),
-    ],
-)
+    ),
+)  # fmt: skip
 def test_a_change_of_looks_is_seen(browser: Any, folder: Path, style: str) -> None:
     path = MAKE["sheet"](folder)
     text = path.read_text("utf-8").replace("</style>", f"{style}</style>")

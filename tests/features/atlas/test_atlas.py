@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -19,7 +18,7 @@ import attnviz as av
 from attnviz.cli import main
 from attnviz.drawing.grid import BLUE, ORANGE, color, minus
 from attnviz.drawing.palette import rgb
-from attnviz.errors import InputError, UsageError
+from attnviz.errors import UsageError
 from attnviz.features.atlas import function as atlases
 from attnviz.features.atlas.description import headline
 from attnviz.features.atlas.gather import gather
@@ -170,14 +169,6 @@ def test_shares_measured_on_texts_stand_beside_the_weights(sentences: Path, demo
     assert f"1.4 for 2.0 ({100 * wanted.share:.0f} %)" in " ".join(document(demo)["summary"])
 
 
-def test_an_older_atlas_is_refused_with_what_makes_it_anew(demo: Atlas, tmp_path: Path) -> None:
-    older = demo.to_dict() | {"schema": "attnviz.atlas/2"}
-    path = tmp_path / "old.json"
-    path.write_text(json.dumps(older))
-    with pytest.raises(InputError, match=r"atlas/2.*reads version 1; make it again with attnviz"):
-        av.read(path)
-
-
 def test_the_summary_says_what_is_known(demo: Atlas) -> None:
     heads = document(demo)["heads"]
     summary = " ".join(document(demo)["summary"])
@@ -305,33 +296,8 @@ def test_only_a_folder_of_its_own_is_used_and_removed(
     assert not parts.exists()
 
 
-def test_json_and_a_page_are_both_written(
-    sentences: Path,
-    demo: Atlas,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr(atlases, "atlas", _made(demo))
-    monkeypatch.setattr(atlases, "PARTS", ("atlas",))
-    page = tmp_path / "j.html"
-    assert main(["atlas", "--texts", str(sentences), "--json", "-o", str(page)]) == 0
-    assert Atlas.from_json(capsys.readouterr().out) == demo
-    assert [path.name for path in tmp_path.iterdir()] == ["j.html"]
-
-
 def _interrupt(*_: Any, **__: Any) -> None:
     raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [({"files": "nowhere.txt"}, "nowhere.txt"),
-     ({"gold": "no.conllu"}, "no.conllu")],
-)  # fmt: skip
-def test_what_cannot_be_made(sentences: Path, options: dict[str, Any], words: str) -> None:
-    with pytest.raises(av.AttnvizError, match=words):
-        av.atlas(**{"files": sentences, **options})
 
 
 @pytest.fixture(scope="module")
@@ -344,9 +310,7 @@ def pages(demo: Atlas, bert: Atlas, repeats: Atlas, tmp_path_factory) -> dict[st
 @pytest.fixture
 def page(browser: Any, pages: dict[str, Path]) -> Iterator[Opened]:
     with opened(browser) as found:
-        found.documents.add(pages["demo"].as_uri())
-        found.page.goto(pages["demo"].as_uri())
-        yield found
+        yield found.visit(pages["demo"])
 
 
 def shown(page: Opened) -> list[str]:
@@ -373,9 +337,7 @@ def test_heads_are_found_and_sorted(page: Opened, demo: Atlas) -> None:
 
 def test_needed_heads_are_found(page: Opened, pages: dict[str, Path], repeats: Atlas) -> None:
     assert page.page.locator("#quick button:has-text('needed')").count() == 0  # none is
-    page.documents.add(pages["repeats"].as_uri())
-    page.page.goto(pages["repeats"].as_uri())
-    page.page.click("#quick button:has-text('needed')")
+    page.visit(pages["repeats"]).page.click("#quick button:has-text('needed')")
     needed = [
         one["name"] for one in document(repeats)["heads"] if (one["effect"] or {}).get("needed")
     ]

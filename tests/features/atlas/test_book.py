@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 
 import attnviz as av
 from attnviz.cli import main
@@ -129,8 +130,6 @@ SENTENCES = ROOT / "sample_inputs" / "sentences.txt"
 
 def saved(folder: Path, name: str, seed: int, kind: str = "", **sizes: Any) -> str:
     """A checkpoint of a bundled model's configuration before training, with its LM head or not."""
-    import transformers
-
     shutil.copytree(DEMOS[name], folder)
     config = transformers.AutoConfig.from_pretrained(folder, **sizes)
     kind = kind or f"AutoModelFor{'CausalLM' if name == 'demo-gpt2' else 'MaskedLM'}"

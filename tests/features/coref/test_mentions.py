@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import jsonschema_rs
 import numpy as np
 import pytest
+import torch
+from transformers import AutoModel, AutoTokenizer
 
 import attnviz
 from attnviz.cli import main
@@ -226,9 +226,6 @@ def gold() -> list[tuple[list[str], list[tuple[int, str, str]], str]]:
 
 def by_hand(folder: str, only_mentions: bool) -> tuple[dict[str, np.ndarray], dict[str, float]]:
     """Accuracy of eager transformers in float64 by kind, [L * H, 2], and of the baselines."""
-    import torch
-    from transformers import AutoModel, AutoTokenizer
-
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModel.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32)
     model.eval()
@@ -340,25 +337,3 @@ def test_one_document_is_taken_window_by_window(tmp_path, minilm: str) -> None:
     assert report.unit == "windows"
     assert report.chosen_on == "even windows"
     assert "single document" in " ".join(report.notes)
-
-
-@pytest.mark.slow
-def test_several_processes_give_the_same_bits(minilm: str) -> None:
-    one = measured(model=minilm, window=40)
-    assert measured(model=minilm, window=40, jobs=2) == one
-
-
-def test_tables_json_and_wrong_use(minilm: str, tmp_path, capsys) -> None:
-    printed = tmp_path / "c.json"
-    assert main(["coref", str(SAMPLE), "-m", minilm, "-o", str(printed)]) == 0
-    out, _ = capsys.readouterr()
-    for expected in ("pronoun", "same head word", "nearest mention", "any other word"):
-        assert expected in out
-    jsonschema_rs.validate(Coref.json_schema(), json.loads(printed.read_text()))
-    for option, says in (
-        (["--candidates", "names"], "--candidates takes 'words' or 'mentions', not 'names'"),
-        (["--window", "8"], "--window must be at least 16, not 8"),
-        (["--jobs", "0"], "--jobs must be from 1 to 4,096, not 0"),
-    ):
-        assert main(["coref", str(SAMPLE), *option]) == 2
-        assert says in capsys.readouterr().err

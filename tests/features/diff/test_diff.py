@@ -86,14 +86,6 @@ def test_captures_by_hand() -> None:
     assert found.largest == means[0]
 
 
-def test_the_same_run_differs_by_nothing() -> None:
-    one = av.capture(TEXTS[0])
-    found = av.diff(one, one)
-    assert found.largest == 0
-    assert not any(head.gained or head.lost for head in found.heads)
-    assert all(change.change == 0 for head in found.heads for change in head.changes)
-
-
 def test_scores_and_roles_are_those_of_heads() -> None:
     with av.load("demo-gpt2").gated({"0.5": 0, "1.4": 0}) as changed:
         other = av.capture(TEXTS[2] * 2, model=changed)
@@ -234,7 +226,6 @@ def test_reports(tmp_path: Path) -> None:
     assert found.kind == "ablate"
     with pytest.raises(UsageError, match="no maps to draw"):
         found.to_bytes("png")
-    jsonschema_rs.validate(SCHEMA, found.to_dict())
     other = json.loads(paths[1].read_text("utf-8")) | {"metric": "kl"}
     (tmp_path / "kl.json").write_text(json.dumps(other))
     with pytest.raises(InputError, match="metric is loss in"):
@@ -359,8 +350,6 @@ def test_what_stands_beside_heads(tmp_path: Path) -> None:
             if change.name not in ("entropy", "distance"):
                 assert measures[f"change: {change.name}"][head.name][0] == change.change
     assert "at ·tired (" in told.said["3.1"][0]
-    path = found.save(tmp_path / "diff.json")
-    assert [one.part for one in av.heads(TIRED, evidence=path).findings] == ["diff"]
 
 
 def test_it_stands_beside_either_model() -> None:
@@ -406,17 +395,9 @@ def test_files_and_command_line(capsys, tmp_path: Path, monkeypatch) -> None:
     captured = capsys.readouterr()
     assert "head 3.1" in captured.out
     assert "more than 0.01" in captured.err
-    assert Path("d.png").read_bytes().startswith(b"\x89PNG")
-    assert main([*near, "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    jsonschema_rs.validate(SCHEMA, document)
-    assert document["before"] == "a.npz"
     assert main([*near, "--csv"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert (
-        lines[0]
-        == "name,layer,index,head,figure,before,after,change,low,high,typical,joint_low,joint_high"
-    )
+    names = "name,layer,index,head,figure,before,after,change,low,high,typical,joint_low,joint_high"
+    assert capsys.readouterr().out.splitlines()[0] == names
     assert main(["diff", TIRED, WIDE, "--align", "position", "--top", "2"]) == 0
     assert "22 heads differ less" in capsys.readouterr().out
     Path("t.txt").write_text("\n".join(TEXTS))
@@ -425,10 +406,7 @@ def test_files_and_command_line(capsys, tmp_path: Path, monkeypatch) -> None:
     assert main([*several, "-o", "e.png", "-o", "e.html"]) == 2
     assert "maps of one text" in capsys.readouterr().err
     assert not Path("e.png").exists(), "refused before anything is run or written"
-    report = av.diff("a.npz", "b.safetensors", align="position")
-    for name, start in (("a.svg", b"<?xml"), ("a.json", b"{")):
-        assert report.save(name).read_bytes().startswith(start)
-    assert replace(report, heads=()).largest is None
+    assert replace(av.diff("a b", "a b"), heads=()).largest is None
 
 
 def test_what_cannot_be_compared_passes_no_check(capsys, tmp_path: Path, monkeypatch) -> None:
@@ -486,8 +464,6 @@ def test_names_are_checked_before_a_model_is_loaded(monkeypatch: pytest.MonkeyPa
         av.diff("a text", model="demo-gpt2", other_model="./nowhere")
     with pytest.raises(ModelError, match="nowhere"):
         av.view("a text", model="demo-gpt2", other_model="./nowhere")
-    with pytest.raises(InputError, match=r"nowhere\.json"):
-        av.heads("a text", model="demo-gpt2", evidence="nowhere.json")
 
 
 def test_the_page_has_the_maps(tmp_path: Path, browser: Any) -> None:
@@ -496,9 +472,7 @@ def test_the_page_has_the_maps(tmp_path: Path, browser: Any) -> None:
     by_name = {report.layout.name(head): head for head in report.maps}
     wide = av.capture(WIDE)
     with opened(browser) as found:
-        found.documents.add(path.as_uri())
-        page = found.page
-        page.goto(path.as_uri())
+        page = found.visit(path).page
         names = page.eval_on_selector_all("#heads tbody tr", "all => all.map(r => r.dataset.head)")
         assert names == [head.name for head in report.heads]
         assert f"Head {names[0]}" in page.inner_text("#card")
@@ -532,8 +506,6 @@ def test_what_has_no_page(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
     assert main(["diff", "--texts", str(texts), "--other-model", "demo-gpt2", "-o", page]) == 2
     assert "3 were compared" in capsys.readouterr().err
     assert main(["diff", TIRED, TIRED, "-o", page]) == 0
-    assert main(["diff", TIRED, TIRED, "-o", "d.txt"]) == 2
-    assert ".html" in capsys.readouterr().err
 
 
 def test_of_a_run_with_itself_nothing_changed(tmp_path: Path, browser: Any) -> None:
@@ -541,9 +513,7 @@ def test_of_a_run_with_itself_nothing_changed(tmp_path: Path, browser: Any) -> N
     assert "nothing changed: no head differs" in str(same)
     with opened(browser) as found:
         for name, one in (("same", same), ("other", other)):
-            path = one.save(tmp_path / f"{name}.html")
-            found.documents.add(path.as_uri())
-            found.page.goto(path.as_uri())
+            found.visit(one.save(tmp_path / f"{name}.html"))
             first = one.heads[0]
             assert first.distance is not None
             said = found.page.inner_text("h1")

@@ -13,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from scipy.stats import spearmanr
 from transformers import GPT2LMHeadModel
 
@@ -83,8 +83,6 @@ def test_what_was_planted_moved_and_nothing_else_below_it(found: Diff) -> None:
 
 
 def test_writing_is_that_of_hooks_on_the_merged_model(found: Diff, planted: Path) -> None:
-    from safetensors.torch import load_file
-
     stored = {key.rpartition("h.0.")[2]: t for key, t in
               load_file(planted / "adapter_model.safetensors").items()}  # fmt: skip
     runs: list[list[np.ndarray]] = []

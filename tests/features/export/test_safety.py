@@ -25,7 +25,7 @@ import pytest
 import attnviz as av
 from attnviz.cli import main
 from attnviz.errors import AttnvizError, OutputError, UsageError
-from attnviz.features.export import paths, run
+from attnviz.features.export import paths, plan, run
 from attnviz.features.export.pictures import Job, Written, make
 from attnviz.features.export.plan import Folder
 from attnviz.models.controls import FreshConfig
@@ -441,8 +441,6 @@ def test_a_resume_does_not_run_the_model_again(sentences: str, tmp_path: Path) -
 
 
 def test_pictures_that_are_not_chosen_any_more_go(tmp_path: Path, monkeypatch) -> None:
-    from attnviz.features.export import plan
-
     (tmp_path / "s.txt").write_text("a b c\n")
     settings = {"select": "clearest:2"}
 

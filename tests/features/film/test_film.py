@@ -9,7 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import jsonschema_rs
 import numpy as np
 import pytest
 import torch
@@ -18,18 +17,17 @@ from transformers import AutoModelForCausalLM
 from typer.testing import CliRunner
 
 import attnviz as av
-from attnviz.cli import app, main
+from attnviz.cli import app
 from attnviz.core.heads import Head, Site
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError
 from attnviz.features.film import description, steps, summary
 from attnviz.features.film.description import clearest, headline, spans, title
-from attnviz.features.film.function import read_film
 from attnviz.features.film.measure import in_context
 from attnviz.features.film.result import Film
 from attnviz.features.film.steps import series
-from tests import ROOT, mostly_slow
+from tests import ROOT
 from tests.reference_scores import score as reference
 from tests.viewing import Opened, opened
 
@@ -412,11 +410,6 @@ class TestRuns:
 
 
 class TestForms:
-    def test_it_is_read_back_equal(self, two: Film, tmp_path: Path) -> None:
-        assert av.read(two.save(tmp_path / "film.json")) == two
-        jsonschema_rs.validate(Film.json_schema(), two.to_dict())
-        assert read_film(tmp_path / "film.json", baseline={"more": 1.0}).baselines["more"] == 1.0
-
     def test_rows_are_long(self, two: Film) -> None:
         rows = two.to_records()
         per_step = 2 + sum(len(head.scores) for head in two.heads)
@@ -448,13 +441,10 @@ class TestForms:
             ]
             assert all(inside)
 
-    @pytest.mark.parametrize("suffix", mostly_slow([".png", ".svg", ".pdf"], ".svg"))
-    def test_pictures(self, two: Film, suffix: str, tmp_path: Path) -> None:
-        data = two.save(tmp_path / f"film{suffix}", width=6.0).read_bytes()
-        assert data == two.to_bytes(suffix, width=6.0)
-        if suffix == ".svg":
-            assert "training step" in data.decode()
-            assert "bigram" in data.decode()
+    def test_the_picture(self, two: Film) -> None:
+        drawn = two.to_bytes("svg", width=6.0).decode()
+        assert "training step" in drawn
+        assert "bigram" in drawn
 
     def test_the_command(self, two: Film, run: Path, tmp_path: Path) -> None:
         invoke = CliRunner().invoke
@@ -483,9 +473,7 @@ class TestPage:
     @pytest.fixture
     def seen(self, browser: Any, page: Path) -> Iterator[Opened]:
         with opened(browser) as found:
-            found.documents.add(page.as_uri())
-            found.page.goto(page.as_uri())
-            yield found
+            yield found.visit(page)
 
     def test_the_slider_moves_everything(self, seen: Opened, two: Film) -> None:
         look = seen.page
@@ -540,14 +528,3 @@ def test_a_film_whose_lengths_do_not_fit_is_damaged(tmp_path: Path, field: str) 
     (tmp_path / "film.json").write_text(json.dumps(document))
     with pytest.raises(InputError, match=r"film\.json is damaged"):
         av.read(tmp_path / "film.json")
-
-
-@pytest.mark.parametrize("name", ["s.txt", "absent.csv"])
-def test_texts_are_no_film(name: str, tmp_path: Path, monkeypatch, capsys) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("s.txt").write_text("a b\n")
-    assert main(["film", name, "--device", "cuda"]) == 1
-    said = capsys.readouterr().err
-    assert f"{name} is no film" in said
-    assert f"--texts {name}" in said
-    assert "measured already" not in said

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
-from transformers import GPT2Config, GPT2LMHeadModel
+from torch import distributed, nn
+from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, TrainingArguments
+from transformers.trainer_callback import CallbackHandler, TrainerControl, TrainerState
 
 import attnviz as av
 from attnviz.cli import main
@@ -165,8 +166,6 @@ def test_a_compiled_model_runs_uncompiled() -> None:
 
 
 def test_only_rank_0_measures(monkeypatch: pytest.MonkeyPatch) -> None:
-    from torch import distributed
-
     heads = av.track(built(), None, TEXTS)
     monkeypatch.setattr(distributed, "is_initialized", lambda: True)
     monkeypatch.setattr(distributed, "get_rank", lambda: 1)
@@ -349,8 +348,6 @@ class Rows(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
 
 def with_trainer(folder: Path, tracked: bool, **options: Any) -> tuple[Any, list[dict[str, Any]]]:
     pytest.importorskip("accelerate")
-    from transformers import Trainer, TrainerCallback, TrainingArguments
-
     logged: list[dict[str, Any]] = []
 
     class Logger(TrainerCallback):
@@ -530,8 +527,6 @@ def test_the_trainers_trackers_get_pictures_at_its_steps(tmp_path: Path, monkeyp
 @pytest.mark.parametrize("best", [False, True], ids=["last", "best"])
 def test_the_end_of_a_training_that_stops_goes_to_the_run_that_is_on(tmp_path, best) -> None:
     """Trackers end their runs when training does; a model loaded instead is of another step."""
-    from transformers import TrainerCallback
-    from transformers.trainer_callback import CallbackHandler, TrainerControl, TrainerState
 
     def noted(event: str) -> Any:
         return lambda _, args, state, *__, **___: calls.append((event, state.global_step))

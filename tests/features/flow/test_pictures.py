@@ -12,6 +12,8 @@ import pytest
 from rich.console import Console
 
 import attnviz as av
+import attnviz.attention.blocks as attending
+from attnviz.attention import contributions
 from attnviz.cli import main
 from attnviz.core.prompt import Prompt
 from attnviz.core.tokens import Tokens
@@ -22,7 +24,6 @@ from attnviz.features.flow.function import follow, run, run_recorded
 from attnviz.features.flow.page import LARGEST, page
 from attnviz.features.flow.result import Flow
 from attnviz.models.demo import DEMOS
-from tests import mostly_slow
 from tests.features.flow.reference import PLACES, alti
 from tests.models.tiny import LONG, SHORT, build, hooked_only, inputs_of
 from tests.viewing import Opened, encoder_decoder, made, opened, until
@@ -129,28 +130,14 @@ def test_the_sentences_beside_the_maps_are_measured() -> None:
     assert not list(description.beside(run_recorded(made(1, 1, Tokens(("alone",))))))
 
 
-@pytest.mark.parametrize("format", mostly_slow(["png", "svg", "pdf"], "svg"))
-@pytest.mark.parametrize("asked", mostly_slow([None, ("to", "2"), ("from", "0")], None))
-def test_figures_are_the_same_bytes_again(format: str, asked: Any) -> None:
-    flow = run_recorded(made(2, 2, ODD))
-    flow = follow(flow, *asked) if asked else flow
-    first = flow.to_bytes(format)
-    assert first == flow.to_bytes(format)
-    assert first[:4] in (b"\x89PNG", b"<?xm", b"%PDF")
-
-
-@pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.slow), 80])
-def test_figures_of_few_and_many_tokens(count: int) -> None:
-    flow = run_recorded(made(1, 3, Tokens(tuple(map(str, range(count)))), causal=True))
+@pytest.mark.parametrize("tokens", [ODD, *(Tokens(tuple(map(str, range(n)))) for n in (1, 80))])
+def test_figures_of_odd_few_and_many_tokens(tokens: Tokens) -> None:
+    flow = run_recorded(made(1, 3, tokens, causal=True))
     for one in (flow, follow(flow, "from", "0")):
-        assert one.to_bytes("svg").count(b"<text") > min(count, 20)
+        assert one.to_bytes("svg").count(b"<text") > min(len(tokens), 20)
 
 
-def test_the_command_writes_what_it_is_asked_for(tmp_path: Path, capsys: Any) -> None:
-    files = {tmp_path / "a.svg": b"<?xml", tmp_path / "a.html": b"<!doctype"}
-    assert main(["flow", "one two three", "-q", *(f"--out={path}" for path in files)]) == 0
-    assert all(path.read_bytes().startswith(start) for path, start in files.items())
-    capsys.readouterr()
+def test_the_command_says_what_is_drawn(capsys: Any) -> None:
     assert main(["flow", "one two three " * 12, "-q"]) == 0
     out = capsys.readouterr().out
     assert "(share of the position)" in out
@@ -162,12 +149,9 @@ def test_the_command_writes_what_it_is_asked_for(tmp_path: Path, capsys: Any) ->
     assert "pre-norm" in out
 
 
-def test_a_flow_saves_and_names_itself(tmp_path: Path) -> None:
+def test_a_flow_names_itself() -> None:
     flow = av.flow("one two three", position="two")
-    for name in ("a.json", "a.csv", "a.html"):
-        assert flow.save(tmp_path / name).stat().st_size > 100
     assert repr(flow).startswith("<Flow demo-gpt2, alti, 4 tokens, 4 layers, to two: own token")
-    assert flow._picture_png()[:4] == b"\x89PNG"
 
 
 def test_a_page_that_no_browser_would_open_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,9 +291,6 @@ def test_long_texts_go_by_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     source = av.load("demo-gpt2")
     inputs = source.prepare(Prompt("one two three four five " * 12))
     whole = run(source, inputs)
-    import attnviz.attention.blocks as attending
-    from attnviz.attention import contributions
-
     monkeypatch.setattr(attending, "BLOCK_ELEMENTS", 1)
     monkeypatch.setattr(contributions, "PART_ELEMENTS", 1 << 13)
     parts = run(source, inputs)

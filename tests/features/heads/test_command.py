@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 
 import pytest
@@ -36,18 +34,6 @@ def test_heads_filters_and_orders(capsys, minilm: str) -> None:
     previous = heads_of(capsys, SENTENCE, "-m", minilm, "--role", "previous")
     assert previous["heads"]
     assert all(any(r["name"] == "previous" for r in h["roles"]) for h in previous["heads"])
-
-
-def test_csv_says_the_same_as_json(capsys, minilm: str) -> None:
-    document = heads_of(capsys, SENTENCE, "-m", minilm)
-    rows = list(csv.DictReader(io.StringIO(ok(capsys, "heads", SENTENCE, "-m", minilm, "--csv"))))
-    assert len(rows) == 72
-    for row, head in zip(rows, document["heads"], strict=True):
-        assert row["head"] == head["head"]
-        assert row["roles"].split() == [r["name"] for r in head["roles"]]
-        for name, score in head["scores"].items():
-            for part, value in score.items():
-                assert row[f"{name}.{part}"] == ("" if value is None else str(value))
 
 
 def test_probe_runs_on_random_tokens_beside_the_sentence(capsys, minilm: str) -> None:

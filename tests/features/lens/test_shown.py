@@ -70,9 +70,7 @@ def test_rows_are_the_words(found: Lens, heads: Lens) -> None:
     assert words[0]["in_text"] == heads.heads[0].in_text.share
 
 
-def test_results_come_back_and_say_things_of_heads(found: Lens, heads: Lens) -> None:
-    for one in (found, heads):
-        assert Lens.from_json(one.to_json()) == one
+def test_results_say_things_of_heads(found: Lens, heads: Lens) -> None:
     assert found.finding("a") is None
     told = heads.finding("a")
     assert set(told.said) == {heads.layout.name(one) for one in heads.layout}
@@ -80,28 +78,11 @@ def test_results_come_back_and_say_things_of_heads(found: Lens, heads: Lens) -> 
     assert heads.compared().values["3.0"]["norm"] == heads.heads[18].norm
 
 
-@pytest.mark.parametrize(
-    "format", ["svg", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("png", "pdf"))]
-)
-def test_pictures_are_the_same_again(heads: Lens, format: str) -> None:
-    for result in (heads, av.lens("The cat"), av.lens("The cat", position=-1)):
-        assert result.to_bytes(format) == result.to_bytes(format)
-
-
-def test_the_command(tmp_path: Path, capsys: Any) -> None:
-    out = tmp_path / "a.html"
-    assert main(["lens", TEXT, "-q", "--answer", "clock", "--position", "-1", "-o", str(out)]) == 0
+def test_the_command(capsys: Any) -> None:
+    assert main(["lens", TEXT, "-q", "--answer", "clock", "--position", "-1"]) == 0
     assert "rank of ·clock" in capsys.readouterr().out
-    assert out.read_bytes().startswith(b"<!doctype")
     assert main(["lens", TEXT, "--json", "--by", "head", "--predictions", "2"]) == 0
     assert len(json.loads(capsys.readouterr().out)["heads"][0]["raises"]) == 2
-    for bad, why in (
-        (["--by", "word"], "--by takes 'layer' or 'head', not 'word'"),
-        (["--position", "x"], "no token 'x'"),
-        (["--json", "--csv"], "exclude each other"),
-    ):
-        assert main(["lens", TEXT, *bad]) == 2
-        assert why in capsys.readouterr().err
 
 
 def test_heads_have_a_page_of_their_own(heads: Lens, tmp_path: Path, browser: Any) -> None:

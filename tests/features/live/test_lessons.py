@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from transformers import GPT2LMHeadModel
 
 import attnviz as av
 from attnviz.attention.walkthrough import reasons
@@ -22,18 +21,12 @@ from attnviz.models.demo import DEMOS
 from sample_inputs.attention import Attention, Glued, Unscaled, Viewed
 from tests import ROOT
 from tests.features.live.test_live import ASK, maps_of, settled, started
-from tests.viewing import Opened, opened, until
+from tests.viewing import Opened, until
 
 
 @pytest.fixture(scope="module")
 def passes() -> LessonPasses:
     return LessonPasses(av.load("demo-gpt2"))
-
-
-@pytest.fixture
-def page(browser: Any) -> Iterator[Opened]:
-    with opened(browser, viewport={"width": 1280, "height": 800}, reduced_motion="reduce") as found:
-        yield found
 
 
 def figure(words: list[str], step: Step, passes: LessonPasses) -> float | str:
@@ -219,8 +212,6 @@ def planted(bug: str) -> Attention:
 
 def broken_pass(bug: str, ids: list[int]) -> tuple[np.ndarray, np.ndarray]:
     """Weights of layer 0 [H, T, T], and probabilities of the next token, in float64."""
-    from transformers import GPT2LMHeadModel
-
     model = GPT2LMHeadModel.from_pretrained(DEMOS["demo-gpt2"]).double().eval()
     old, new = model.transformer.h[0].attn, planted(bug).double()
     for name, weight, bias in zip(("query", "key", "value"), old.c_attn.weight.chunk(3, 1),

@@ -6,7 +6,6 @@ Needs Chromium (the system's, or the one that $ATTNVIZ_CHROMIUM names).
 from __future__ import annotations
 
 import base64
-import json
 import random
 import re
 import unicodedata
@@ -30,7 +29,7 @@ from attnviz.features.live.page import rounded
 from attnviz.models import demo
 from tests import ROOT
 from tests.samples import Samples
-from tests.viewing import Opened, accessible, opened
+from tests.viewing import Opened, accessible, data_of, opened
 
 ASK = """async ([text, off, write]) => {
     const found = await attnviz.run(text, off, write);
@@ -329,9 +328,7 @@ def test_what_cannot_be_made(options: dict[str, Any], words: str) -> None:
 
 
 def test_a_page_can_open_with_some_heads_alone() -> None:
-    page = av.live(select="0.5, 3.*").page.decode()
-    (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page)
-    off = json.loads(data)["off"]
+    off = data_of(av.live(select="0.5, 3.*").page)["off"]
     assert len(off) == 24 - 7
     assert {"0.5", "3.0"}.isdisjoint(off)
     with pytest.raises(SelectionError, match=r"no head 9\.9"):

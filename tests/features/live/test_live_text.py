@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,16 +11,10 @@ from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest
 from tests.features.live.test_live import live_page, settled, started
 from tests.samples import Samples
-from tests.viewing import Opened, opened
+from tests.viewing import Opened
 
 TEXT = "The old man went to the"
 WIDTHS = [390, 768, 1024, 1440]
-
-
-@pytest.fixture
-def page(browser: Any) -> Iterator[Opened]:
-    with opened(browser, viewport={"width": 1280, "height": 844}, reduced_motion="reduce") as tab:
-        yield tab
 
 
 def test_the_three_likeliest_words_are_those_of_the_model(page: Opened, path: Path) -> None:

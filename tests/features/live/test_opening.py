@@ -29,12 +29,6 @@ PLACE, LAST = 6, 11
 WRITER, READER = (1, 4), (3, 0)
 
 
-@pytest.fixture
-def page(browser: Any) -> Iterator[Opened]:
-    with opened(browser, viewport={"width": 1280, "height": 800}, reduced_motion="reduce") as tab:
-        yield tab
-
-
 def native(name: str) -> Native:
     source = av.load(name)
     assert isinstance(source, Native)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,8 @@ from tests.viewing import Opened, accessible, opened, until
 
 LAYERS, HEADS, WIDTH = 4, 6, 32
 SLOW = pytest.mark.slow
+SIZE = {"width": 1440, "height": 1000}
+"""Of the window, for the fixture page."""
 STATE = f"text={TEXT.replace(' ', '+')}"
 SEEN = """() => ({
     heads: [...document.querySelectorAll('.river-head')].map(e => e.getAttribute('aria-label')),
@@ -32,12 +33,6 @@ SEEN = """() => ({
     bed: document.querySelector('#river-bed path').getAttribute('d'),
     sides: [...document.querySelectorAll('.river-head i')].map(e => e.offsetWidth),
 })"""
-
-
-@pytest.fixture
-def page(browser: Any) -> Iterator[Opened]:
-    with opened(browser, viewport={"width": 1440, "height": 1000}, reduced_motion="reduce") as tab:
-        yield tab
 
 
 def number(text: str) -> float:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,7 @@ from attnviz.features.profile.alike import alike
 from attnviz.features.profile.page import page
 from attnviz.features.profile.result import Profile
 from tests.features.profile.corpus import lines, sentences
-from tests.viewing import accessible, encoder_decoder, made, pair, words
+from tests.viewing import accessible, data_of, encoder_decoder, made, opened, pair, words
 from tests.web.family import SETTLED
 
 
@@ -91,8 +89,7 @@ def test_other_models_heads_are_not_mixed() -> None:
 
 def test_two_runs_of_one_model_are_not_mixed() -> None:
     before, after = made(seed=1), made(seed=2)
-    page = av.view(before, other_model=after).page.decode()
-    planes = json.loads(re.search(r'id="data">(.*?)</script>', page)[1])["planes"]
+    planes = data_of(av.view(before, other_model=after).page)["planes"]
     for plane, run in zip(planes, (before, after), strict=True):
         (own,) = alike([run], [frozenset(run.layout)])
         first = own["encoder"].nearest[0][0]
@@ -123,14 +120,6 @@ def written(profile, tmp_path_factory) -> Path:
     return profile.save(tmp_path_factory.mktemp("page") / "heads.html")
 
 
-def data_of(html: bytes) -> dict[str, Any]:
-    found = re.search(
-        r'<script type="application/json" id="data">(.*?)</script>', html.decode(), re.S
-    )
-    assert found
-    return json.loads(found[1])
-
-
 def test_the_page_has_the_rows_of_the_result(profile) -> None:
     data = data_of(profile.page())
     assert [head["name"] for head in data["heads"]] == ["1.4", "3.0"]
@@ -151,7 +140,6 @@ def test_the_page_of_one_head_is_small(profile) -> None:
     html = page(replace(profile, distribution=one))
     assert sum(len(decile.examples) for decile in one.heads[0].deciles["weight"]) == 120
     assert len(html) < 5e6
-    assert b"http://" not in html.replace(b"http://www.w3.org/", b"")
 
 
 def test_a_page_of_no_heads_is_refused_before_anything_runs(tmp_path, capsys) -> None:
@@ -163,12 +151,8 @@ def test_a_page_of_no_heads_is_refused_before_anything_runs(tmp_path, capsys) ->
 
 
 def test_a_page_by_keyboard_pointer_and_search(browser: Any, written: Path) -> None:
-    context = browser.new_context(viewport={"width": 1440, "height": 900})
-    shown = context.new_page()
-    errors: list[str] = []
-    shown.on("pageerror", lambda error: errors.append(str(error)))
-    try:
-        shown.goto(f"{written.as_uri()}#3.0")
+    with opened(browser, viewport={"width": 1440, "height": 900}) as tab:
+        shown = tab.visit(written, "3.0").page
         shown.evaluate(SETTLED)
         assert shown.locator(".decile").count() == 10
         assert shown.locator(".row").count() == 120
@@ -192,38 +176,28 @@ def test_a_page_by_keyboard_pointer_and_search(browser: Any, written: Path) -> N
         assert "beside=1.4" in shown.evaluate("location.hash")
         shown.select_option("#by", "effect")
         assert "nats" in shown.inner_text(".detail >> nth=0")
-        assert not errors
-    finally:
-        context.close()
 
 
 @pytest.mark.parametrize(
     ("width", "scheme"), [pytest.param(1440, "light", marks=pytest.mark.slow), (390, "dark")]
 )
 def test_nothing_is_wider_than_the_screen(browser: Any, written: Path, width, scheme) -> None:
-    context = browser.new_context(
-        viewport={"width": width, "height": 844}, color_scheme=scheme, has_touch=width < 500
-    )
-    try:
-        shown = context.new_page()
-        shown.goto(written.as_uri())
+    size = {"width": width, "height": 844}
+    with opened(browser, viewport=size, color_scheme=scheme, has_touch=width < 500) as tab:
+        shown = tab.visit(written).page
         shown.evaluate(SETTLED)
         assert shown.evaluate("document.documentElement.scrollWidth") <= width
         accessible(shown)
         button = shown.locator(".row").nth(3)
         button.tap() if width < 500 else button.click()
         assert shown.locator(".row[aria-pressed=true]").count() == 1
-    finally:
-        context.close()
 
 
 @pytest.mark.parametrize("touch", [True, False], ids=["tap", "click"])
 def test_a_row_pins_where_it_is_pressed(browser: Any, written: Path, touch) -> None:
     """What the box above the rows says moves them: it waits until they have been pressed."""
-    context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=touch)
-    try:
-        shown = context.new_page()
-        shown.goto(written.as_uri())
+    with opened(browser, viewport={"width": 390, "height": 844}, has_touch=touch) as tab:
+        shown = tab.visit(written).page
         shown.evaluate(SETTLED)
         for place in range(0, 24, 3):
             button = shown.locator(".row").nth(place)
@@ -231,5 +205,3 @@ def test_a_row_pins_where_it_is_pressed(browser: Any, written: Path, touch) -> N
             assert button.get_attribute("aria-pressed") == "true", place
             button.tap() if touch else button.click()
             assert button.get_attribute("aria-pressed") == "false", place
-    finally:
-        context.close()

@@ -281,7 +281,6 @@ def test_long_texts_run_in_windows(tmp_path: Path) -> None:
     assert profile.texts == profile.clusters == 1
     assert profile.windows >= 3
     assert source.max_tokens is not None
-    assert source.max_tokens is not None
     overlapping = av.profile(path, model=source, whole=True, stride=source.max_tokens // 2)
     assert overlapping.windows >= 1.6 * profile.windows
 

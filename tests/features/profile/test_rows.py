@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from rich.console import Console
+from transformers import GPT2LMHeadModel
 
 import attnviz as av
 from attnviz.core.capture import Capture
@@ -244,8 +245,6 @@ def test_planes_are_those_of_a_singular_value_decomposition(both) -> None:
 
 def test_queries_keys_and_outputs_are_the_models_own() -> None:
     """Against transformers in float64: z, q, k and v of one row, and what it adds to the logits."""
-    from transformers import GPT2LMHeadModel
-
     source = av.load("demo-gpt2")
     profile = av.profile(texts=TEXTS[5:9], model=source, select="2.0")
     one, texts = profile.distribution.heads[0], profile.distribution.texts
@@ -279,8 +278,6 @@ def test_queries_keys_and_outputs_are_the_models_own() -> None:
 
 def test_effects_are_derivatives_of_the_loss() -> None:
     """By differences: the output of one head at one position scaled by 1 - ε, in float64."""
-    from transformers import GPT2LMHeadModel
-
     source = av.load("demo-gpt2")
     text = "the cat sat on a mat and the cat sat on a mat"
     profile = av.profile(texts=[text], model=source, select="3.0")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -300,23 +299,17 @@ def test_a_model_that_generates_nothing_has_the_question_alone(minilm: str) -> N
     assert "copied" not in str(found)
 
 
-def test_the_command_prints_tables_and_saves_a_picture(tmp_path: Path) -> None:
-    picture, kept = tmp_path / "n.png", tmp_path / "n.json"
+def test_the_command_prints_tables(tmp_path: Path) -> None:
+    kept = tmp_path / "n.json"
     command = [
         "retrieval", "--lengths", "40", "--depths", "0,1", "--count", "2", "--group-size", "1",
+        "--draws", "1", "--control", "0", "-o", str(kept),
     ]  # fmt: skip
-    command += ["--draws", "1", "--control", "0"]
-    out = CliRunner().invoke(app, [*command, "-o", str(picture)])
+    out = CliRunner().invoke(app, command)
     assert out.exit_code == 0, out.output
     assert "copied %" in out.output
     assert "ablated" in out.output
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    out = CliRunner().invoke(app, [*command, "--json", "-o", str(kept)])
     found = av.read(kept)
-    assert isinstance(found, Retrieval)
-    assert json.loads(out.stdout)["schema"] == "attnviz.retrieval/1"
-    out = CliRunner().invoke(app, [*command, "--csv"])
-    assert len(out.stdout.splitlines()) == 25
     finding = found.finding("n.json")
     assert finding is not None
     assert {measure.name for measure in finding.measures} == {"copied", "question"}

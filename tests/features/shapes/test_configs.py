@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from transformers import AutoConfig
 
 from attnviz.attention import costs
 from attnviz.errors import ModelError
@@ -15,6 +16,7 @@ from attnviz.features.shapes.verify import verify_model
 from attnviz.models.configs.families import FAMILIES
 from attnviz.models.configs.keys import FAMILY_KEYS
 from attnviz.models.configs.model import presets, read_config
+from attnviz.models.native.config import FAMILIES as NATIVE
 from attnviz.models.parameter_count import count_checkpoint, count_config
 from tests import mostly_slow
 
@@ -125,8 +127,6 @@ def test_unlike_layers_are_told_apart() -> None:
 
 
 def test_windows_match_those_of_transformers() -> None:
-    from transformers import AutoConfig
-
     for name in ("gemma2-9b", "mistral-7b", "qwen2.5-7b", "gemma3n-e4b"):
         config = dict(presets()[name].config)
         built = AutoConfig.for_model(config.pop("model_type"), **config)
@@ -201,8 +201,6 @@ def test_configs_that_say_too_little(config: dict[str, object], said: str) -> No
 
 
 def test_every_table_of_keys_belongs_to_a_family_that_is_read() -> None:
-    from attnviz.models.native.config import FAMILIES as NATIVE
-
     assert FAMILY_KEYS.keys() <= FAMILIES.keys()
     assert NATIVE.keys() <= FAMILIES.keys()
 

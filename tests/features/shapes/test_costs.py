@@ -6,10 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.nn.attention.bias import causal_lower_right
+from torch.utils.flop_counter import FlopCounterMode
 
 from attnviz.attention import costs
+from attnviz.attention.layers import attend
 from attnviz.attention.spec import (
     Amount,
     AttentionSpec,
@@ -21,6 +25,7 @@ from attnviz.attention.spec import (
 )
 from attnviz.attention.walkthrough import walk
 from attnviz.core.capture import KeyMask
+from attnviz.core.source import Rows
 from attnviz.errors import SizeError, UsageError
 from attnviz.features.shapes import function as answers
 from attnviz.features.shapes.costs import (
@@ -106,11 +111,6 @@ def test_projections_and_attention_cost_the_same_at_the_crossing() -> None:
 
 @pytest.mark.parametrize(("batch", "length"), [(1, 7), (2, 700), (1, 2500)])
 def test_streamed_memory_is_that_of_attend(batch: int, length: int) -> None:
-    import torch
-
-    from attnviz.attention.layers import attend
-    from attnviz.core.source import Rows
-
     sizes = []
 
     class Watcher:
@@ -153,15 +153,6 @@ def test_llama_3_70b_keeps_an_eighth_of_what_mha_keeps() -> None:
     assert own.cache_bytes_per_batch == 2 * own.cache_bytes_per_sequence
 
 
-def test_deepseek_v2_keeps_576_where_mha_keeps_32768() -> None:
-    model = presets()["deepseek-v2"].model
-    found = compare(model.main.spec, RunSizes(), model=model)
-    mha, own = found.variants[0], next(v for v in found.variants if v.own)
-    assert (own.cache_elements_per_token, mha.cache_elements_per_token) == (576, 32_768)
-    assert round(100 * own.ratio_to_mha, 2) == 1.76
-    assert "DeepSeek-V2 (128)" in own.used_by
-
-
 def test_what_fits_is_exactly_what_fits() -> None:
     for name in ("llama3-8b", "gemma2-9b", "deepseek-v2"):
         stack = stack_of(presets()[name].model)
@@ -189,11 +180,6 @@ def test_junk_memory_sizes(text: str) -> None:
         parse_memory(text)
 
 
-def test_memory_without_a_unit_is_asked_for_one() -> None:
-    with pytest.raises(UsageError, match=r"has no unit; write 80GB .* or 80GiB"):
-        parse_memory("80")
-
-
 def test_memory_is_what_the_weights_leave() -> None:
     model = presets()["llama3-8b"].model
     run = RunSizes(dtype="bfloat16")
@@ -219,10 +205,6 @@ def test_llama_3_8b_keeps_128_kib_a_token_and_half_of_it_in_fp8() -> None:
         run = RunSizes(dtype=f"{model.dtype}+{kept}" if kept else model.dtype)
         found = compare(model.main.spec, run, model=model)
         assert next(v for v in found.variants if v.own).cache_bytes_per_token == size
-    with pytest.raises(UsageError, match=r"unknown dtype .int4.; known: float64, .*, int8"):
-        RunSizes(dtype="+int4")
-    with pytest.raises(UsageError, match="unknown dtype 'fp8'"):
-        RunSizes(dtype="fp8")
 
 
 def test_models_are_named_by_their_own_heads() -> None:
@@ -234,13 +216,6 @@ def test_models_are_named_by_their_own_heads() -> None:
     small = {v.name: v.used_by for v in compare(layer(1024, 16), RunSizes()).variants}
     assert small["GQA, G = 8"][0] == "Gemma 2 9B (16/8)"
     assert all("/8)" in one for one in small["GQA, G = 8"])
-
-
-def test_an_encoder_has_no_cache_to_compare() -> None:
-    model = presets()["bert-base"].model
-    with pytest.raises(UsageError, match="BERT base, uncased is an encoder and keeps none"):
-        compare(model.main.spec, RunSizes(), model=model)
-    assert model.cached_groups == ()
 
 
 # decoding
@@ -285,9 +260,6 @@ def test_both_ways_of_decoding_latents_are_given() -> None:
 
 
 def test_absorbed_latent_attention_is_the_same_and_costs_what_is_said() -> None:
-    import torch
-    from torch.utils.flop_counter import FlopCounterMode
-
     one = layer(48, 6, kind="mla", latent=10, rope_dim=4, bias=False)
     h, d, r, rope, tokens = 6, 8, 10, 4, 13
     make = torch.Generator().manual_seed(0)
@@ -377,14 +349,6 @@ def test_sweeping_key_heads_trades_reading_for_heads() -> None:
     assert [p.cache_bytes_per_token for p in llama.points] == [
         2 * 2 * 128 * g for g in (1, 2, 4, 8, 16, 32)
     ]
-    for bad, said in (
-        (answers.Layer(512, 8, kind="mla"), "shares keys among query heads, which mla"),
-        (answers.Layer(512, 8, kv_heads=2), "contradict each other"),
-    ):
-        with pytest.raises(UsageError, match=said):
-            answers.sweep(bad, "kv-heads=1..H")
-    with pytest.raises(UsageError, match="has no number that divides 8 heads"):
-        answers.sweep(answers.Layer(512, 8), "kv-heads=5..7")
 
 
 @pytest.mark.parametrize(
@@ -437,12 +401,8 @@ def test_sizes_that_make_no_sense() -> None:
     for run in (RunSizes(0), RunSizes(1, 0), RunSizes(1, 1 << 50), RunSizes(cache=-1)):
         with pytest.raises(SizeError):
             walk(layer(), run)
-    with pytest.raises(UsageError):
-        walk(layer(), RunSizes(context_length=4))
     with pytest.raises(UsageError, match="cross"):
         walk(layer(kind="cross"), RunSizes(cache=3))
-    with pytest.raises(SizeError, match="two sequences"):
-        layer(kind="cross", causal=True)
 
 
 @pytest.mark.parametrize(
@@ -485,9 +445,6 @@ def test_values_may_be_narrower_than_keys() -> None:
 
 
 def test_a_chunk_behind_a_cache_sees_what_torch_s_lower_right_mask_shows() -> None:
-    import torch
-    from torch.nn.attention.bias import causal_lower_right
-
     walked = walk(layer(causal=True), RunSizes(1, 4, cache=12))
     assert walked.step("scores").sizes == (1, 8, 4, 16)
     assert walked.step("mask").operation == "-∞ where key > query + 12"
@@ -497,11 +454,3 @@ def test_a_chunk_behind_a_cache_sees_what_torch_s_lower_right_mask_shows() -> No
     assert torch.equal(lower_right, torch.ones(4, 16).tril(12).bool())
     notes = answers.walk(answers.Layer(causal=True), RunSizes(1, 4, cache=12)).notes
     assert any("torch.ones(4, 16).tril(12)" in note for note in notes)
-
-
-def test_the_cache_of_a_batch_in_all_layers() -> None:
-    notes = answers.walk(answers.Model("llama3-8b"), RunSizes(32, 8192)).notes
-    (said,) = [note for note in notes if note.startswith("KV cache")]
-    assert "128 KiB per token in all layers, 1.00 GiB at 8,192 tokens, 32.0 GiB for all 32" in said
-    windowed = answers.walk(answers.Model("gemma2-9b"), RunSizes(1, 8192)).notes
-    assert any("a lower bound: many engines reserve" in note for note in windowed)

@@ -220,6 +220,13 @@ FACTS = (
     ("kinds side by side", "shapes --show compare", "MLA, r = 256"),
     ("a latent cache", "shapes --model deepseek-v2 --show compare", "576 numbers"),
     ("a batch's cache", "shapes --model llama3-8b --seq 8192 --batch 32", "32.0 GiB for all 32"),
+    ("a window's cache", "shapes --model gemma2-9b --seq 8192", "a lower bound: many engines"),
+    ("of latents", "shapes --model deepseek-v2 --show compare", "32,768"),
+    ("and its share", "shapes --model deepseek-v2 --show compare", "1.76 %"),
+    ("of whole systems", "shapes --model deepseek-v2 --show compare",
+     "93.3 % reduction compares whole systems"),
+    ("weights that are too large", "shapes --model llama3-70b --show compare:80GB",
+     "The weights alone lack 56.9 GiB."),
     ("one token decoded", "shapes --cache 10 --causal", "decoding one token on a cache of 10"),
     ("heads on GPUs", "shapes --model qwen2.5-7b --show tp=8", "28 heads on 4 key heads do not go"),
     # models, other attention
@@ -232,6 +239,24 @@ FACTS = (
     ("or are added to scores", "shapes --model t5-base --explain", "table of the first layer"),
     ("attention alone has no order", "help 'positional encoding'", "does not know the order"),
     ("a window", "shapes --model mistral-7b --explain", "Query 4,098 (from 0) sees keys 3 to"),
+    ("layers far apart are counted", "shapes --model gemma2-9b", "21 layers"),
+    ("and listed for programs", "shapes --model gemma2-9b --csv", "0, 2, 4, "),
+    ("layers in a row", "shapes --model gpt2", "0-11"),
+    ("layers that attend", "shapes --model jamba-52b", "Jamba v0.1: 4 attention layers of 32"),
+    ("and others", "shapes --model qwen3-next-80b-a3b", "36 of 48 layers have no attention"),
+    # one is singular
+    ("of a text", "shapes --show numbers cat", "1 token, "),
+    ("of a model", "shapes --model gpt2 --seq 1", "at 1 token."),
+    ("of a sequence", "shapes --show compare --seq 1", "of 1 token a sequence"),
+    # what is blocked follows the window
+    ("half of all", "shapes --causal --seq 8192", "blocks nearly half"),
+    ("half within a window", "shapes --causal --sliding-window 4096 --seq 4096",
+     "blocks nearly half"),
+    ("more beyond it", "shapes --causal --sliding-window 4096 --seq 8192",
+     "Masks block 62.5 % of the T·T scores. Counted are 4,096 keys a query"),
+    ("at any T", "shapes --causal --sliding-window 4096",
+     "Up to T = 4,096 the mask blocks nearly half of the scores; beyond"),
+    ("no crossing", "shapes --causal --sliding-window 9", "less than the projections at any T"),
 )  # fmt: skip
 """A fact, the command that shows it, and what the command says of it."""
 

@@ -48,20 +48,6 @@ def test_the_walk_of_two_by_four_by_eight() -> None:
     assert sum(step.parameters for step in steps) == 4 * 8 * 8 + 4 * 8
 
 
-def test_cross_attention_is_not_square() -> None:
-    walked = walk(spec("cross", 256, 8), RunSizes(2, 12, 20))
-    assert walked.step("softmax").sizes == (2, 8, 12, 20)
-    assert walked.step("softmax").symbols == "[B, H, T, S]"
-    assert walked.step("w_k").sizes == (2, 20, 256)
-    assert walked.step("w_o").sizes == (2, 12, 256)
-
-
-def test_causal_example_shapes() -> None:
-    walked = walk(spec("mha", 128, 8, causal=True), RunSizes(4, 16))
-    assert walked.step("w_o").sizes == (4, 16, 128)
-    assert walked.step("softmax").sizes == (4, 8, 16, 16)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_letters_agree_with_numbers(kind: str) -> None:
     one = spec(kind, 48, 6)

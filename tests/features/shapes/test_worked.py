@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+from attnviz.attention.layers import attend
 from attnviz.errors import InputError, SizeError
 from attnviz.features.shapes import function as answers
 from attnviz.features.shapes.result import Answer
@@ -72,10 +74,6 @@ def test_every_number_of_a_sentence(kv_heads: int, causal: bool) -> None:
 
 
 def test_numbers_agree_with_attend() -> None:
-    import torch
-
-    from attnviz.attention.layers import attend
-
     walked = compute(from_text("a b c d e", d_model=8, heads=2, kv_heads=1, causal=True, window=2))
     q = torch.tensor(np.stack([h.q for h in walked.heads]))[None]
     k, v = (torch.tensor(getattr(walked.heads[0], name))[None, None] for name in "kv")
@@ -168,8 +166,6 @@ MASKED = {"x": [[1, 0], [0, 1], [1, 1]], "heads": 1, "mask": [[1, 1, 0], [0, 0, 
 
 @pytest.mark.parametrize("variant", ["", "-1e9", "after"])
 def test_masked_rows_are_those_of_torch(variant: str) -> None:
-    import torch
-
     head = compute(from_json(MASKED, origin="f.json"), variant).heads[0]
     scores, allowed = torch.tensor(head.scaled), torch.tensor(MASKED["mask"], dtype=torch.bool)
     if variant == "after":
@@ -184,8 +180,6 @@ def test_masked_rows_are_those_of_torch(variant: str) -> None:
 
 
 def test_the_robust_row_is_that_of_torch_s_fused_attention() -> None:
-    import torch
-
     walked = compute(from_json(MASKED, origin="f.json"))
     head = walked.heads[0]
     q, k, v = (torch.tensor(part)[None, None] for part in (head.q, head.k, head.v))
@@ -205,8 +199,6 @@ def test_dropout_keeps_rows_of_one_only_on_average() -> None:
 
 
 def test_the_row_that_overflows_is_that_of_float32() -> None:
-    import torch
-
     walked = compute(from_text("cat sat on mat"), "overflow")
     row = shifted_row(walked)
     scores = torch.tensor(row[:, 0], dtype=torch.float32)

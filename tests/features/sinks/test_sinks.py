@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import attnviz as av
 from attnviz.cli import app
-from attnviz.core.heads import Layout, Site
+from attnviz.core.heads import Site
 from attnviz.core.source import Rows
 from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError, UsageError
@@ -186,7 +186,6 @@ def test_gates_by_token_are_those_of_the_model_s_own_projections(tmp_path: Path)
             mean_ = getattr(head.gates, kind).value
             assert mean_ == pytest.approx(np.mean(opened[number, kind]), abs=1e-5)
         assert head.gates.punctuation.value is None
-    assert Sinks.from_json(found.to_json()) == found
     shut = [head.gates.first.value - head.gates.other.value for head in found.gated if head.gates]
     assert shut == sorted(shut)
     assert "most shut at the first" in str(found)
@@ -307,29 +306,16 @@ def test_heads_and_the_page_show_it_beside_their_own(found: Sinks) -> None:
     assert "Attention sink" in av.view(TEXT, evidence=found).page.decode()
 
 
-def test_the_command_and_what_is_written(found: Sinks, tmp_path: Path) -> None:
-    assert Sinks.from_json(found.to_json()) == found
-    picture = tmp_path / "s.svg"
-    out = CliRunner().invoke(app, ["sinks", TEXT, "-o", str(picture)])
+def test_the_command_and_what_it_says_of_heads(found: Sinks) -> None:
+    out = CliRunner().invoke(app, ["sinks", TEXT])
     assert out.exit_code == 0, out.output
     assert "no massive activation" in " ".join(out.output.split())
-    assert picture.read_text().startswith("<?xml")
-    kept = tmp_path / "s.json"
-    out = CliRunner().invoke(app, ["sinks", TEXT, "--json", "-o", str(tmp_path / "o.json")])
-    kept.write_text(out.stdout)
-    assert av.read(tmp_path / "o.json") == av.read(kept)
-    assert json.loads(kept.read_text())["schema"] == "attnviz.sinks/1"
-    read = av.read(kept)
-    assert isinstance(read, Sinks)
-    rows = CliRunner().invoke(app, ["sinks", TEXT, "--csv"]).stdout.splitlines()
-    assert len(rows) == 25
     told = found.finding("s.json")
     assert told is not None
     assert {measure.name for measure in told.measures} == {"share", "output", "cost"}
     dormant = av.sinks(TEXT, dormant=0.6).finding("s.json")
     assert dormant is not None
     assert any("dormant" in line for lines in dormant.said.values() for line in lines)
-    assert isinstance(found.layout, Layout)
 
 
 @pytest.mark.parametrize("model", ["demo-gpt2", "demo-bert", "minilm"])
@@ -345,7 +331,6 @@ def test_heads_name_the_same_sinks(model: str, minilm: str) -> None:
         assert rows["sink.token"][place] == other.token
         assert score.mean == pytest.approx(other.share.value, rel=1e-6)
         assert score.chance == pytest.approx(other.chance, rel=1e-6)
-    assert type(ours).from_json(ours.to_json()) == ours
 
 
 def test_the_table_of_heads_names_sinks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,12 +15,15 @@ import torch
 import attnviz as av
 from attnviz.captures import inputs
 from attnviz.captures.settings import KeptSettings, ModelSettings
+from attnviz.captures.trials import Activations
+from attnviz.cli import main
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.sources import run as splitting
 from attnviz.features.sources.measure import _sides
-from attnviz.features.sources.result import Sources, SourceShares
+from attnviz.features.sources.result import Sources, SourceShares, SourcesSettings
+from attnviz.features.sources.run import answer
 from attnviz.models.decomposition import Decomposition, follow
 from attnviz.models.hooked.residual import _none, _not_added
 from attnviz.models.hooked.source import Hooked
@@ -130,8 +133,6 @@ def test_it_ranks_the_senders_as_patching_through_keys_does(gpt2, shares: Source
 
 def _streams(source, inputs):
     """What enters layer 2, and what every head writes, by name."""
-    from attnviz.captures.trials import Activations
-
     kept = Activations(["z"], source.layout.sites[:2])
     output = source.forward([inputs], [kept], ForwardRequest(hidden=False, states=True, terms=True))
     written = {}
@@ -144,8 +145,6 @@ def _streams(source, inputs):
 
 def _change(source, inputs, clean, corrupted, name: str, row: int, key: int) -> float:
     """How much the score of a key falls against the others when a sender's difference enters."""
-    from attnviz.captures.trials import Activations
-
     states, written = clean
     length = states.shape[1]
     other = corrupted[1][name]
@@ -386,8 +385,6 @@ def test_a_wrong_sum_is_refused(gpt2, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from attnviz.cli import main
-
     def run(*args: str) -> int:
         try:
             return main(["sources", *args]) or 0
@@ -521,9 +518,6 @@ def test_two_stacks(tmp_path: Path) -> None:
     splits = reference.t5(exact, torch.tensor(IDS), torch.tensor(TARGET))
     source = av.load(str(tmp_path))
     inputs = tiny.inputs_of(source, IDS, TARGET)
-    from attnviz.features.sources.result import SourcesSettings
-    from attnviz.features.sources.run import answer
-
     for head in ("enc:0.1", "enc:1.3", "dec:2.2", "cross:0.1", "cross:2.0"):
         found = answer(source, inputs, SourcesSettings(select=head, query=4))
         compared(found, splits[head.partition(":")[0]][found.head.layer])

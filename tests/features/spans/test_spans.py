@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from scipy.stats import t
 from typer.testing import CliRunner
 
 import attnviz as av
-from attnviz.cli import app, main
+from attnviz.cli import app
 from attnviz.core.capture import KeyMask
 from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.prompt import Inputs
@@ -25,7 +24,6 @@ from attnviz.core.source import Rows
 from attnviz.core.spans import ELSEWHERE, Span
 from attnviz.core.tokens import Sides
 from attnviz.errors import InputError, UsageError
-from attnviz.features.results import read_record
 from attnviz.features.spans import description as words
 from attnviz.features.spans.measure import SpanObserver
 from attnviz.features.spans.result import LEAST_LIFT, Spans, SpanShare
@@ -200,9 +198,8 @@ def test_what_makes_no_sense_is_refused(capture: av.Capture) -> None:
             av.spans(what, **options)
 
 
-def test_the_result_comes_back_equal(capture: av.Capture) -> None:
+def test_rows_and_what_it_says_of_heads(capture: av.Capture) -> None:
     found = av.spans(capture)
-    assert read_record(json.loads(found.to_json()), "x") == found
     assert len(found.to_records()) == len(found.layout) * len(SPANS)
     lifts = [row["lift"] for row in found.to_records()]
     assert lifts == sorted(lifts, reverse=True)
@@ -210,10 +207,6 @@ def test_the_result_comes_back_equal(capture: av.Capture) -> None:
     assert len(said.measures) == len(SPANS)
     assert "times" in said.how
     assert found.compared().values["2.4"].keys() == {*SPANS}
-
-
-def test_a_picture_is_drawn(capture: av.Capture) -> None:
-    assert av.spans(capture).to_bytes("svg").startswith(b"<?xml")
 
 
 def run(*arguments: str) -> str:
@@ -225,7 +218,6 @@ def run(*arguments: str) -> str:
 def test_the_command_prints_what_the_function_finds(tmp_path: Path) -> None:
     options = [f"--span={name}={how}" for name, how in SPANS.items()]
     found = json.loads(run(TEXT, *options, "--json", "-q"))
-    assert found["schema"] == "attnviz.spans/1"
     own = av.spans(av.Prompt(TEXT, spans=SPANS))
     assert found["heads"] == json.loads(own.to_json())["heads"]
     (tmp_path / "spans.json").write_text(json.dumps(SPANS))
@@ -243,29 +235,6 @@ def test_lines_are_texts(tmp_path: Path) -> None:
     assert plain["heads"] == json.loads(own.to_json())["heads"]
     (tmp_path / "l.jsonl").write_text("\n".join(json.dumps({"text": x}) for x in LINES))
     assert json.loads(run("--texts", str(tmp_path / "l.jsonl"), *rows))["heads"] == plain["heads"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["a", "--span", "b"], "--span takes NAME=TEXT or @FILE, not 'b'"),
-        (["a b", "--span", "x=a", "--span", "x=b"], "two spans have the name 'x'"),
-        (["a b", "--span", "x=a", "--keys", "y"], "no span 'y'; choose from x, elsewhere"),
-        (["a b"], "name its parts with --span, or give messages that hold words with --chat"),
-        (["q.jsonl", "--fields", "doc=d"], "fields are named as question=FIELD"),
-        (["q.jsonl", "--fields", "question=q", "--span", "x=y"], "leave out --span"),
-        (
-            ["--chat", "system: be kind"],
-            "a system message alone is no chat; add --chat 'user: TEXT'",
-        ),
-        (["a", "--chat", "user: b"], "exclude each other"),
-    ],
-)
-def test_wrong_use_is_one_line(arguments: list[str], said: str, capsys: Any) -> None:
-    assert main(["spans", *arguments]) == 2
-    err = capsys.readouterr().err
-    assert said in err
-    assert err.count("\n") == 1
 
 
 def test_intervals_hold_for_all_heads_and_spans_at_once() -> None:

@@ -4,28 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import jsonschema_rs
-import pytest
-from hypothesis import given, settings
-
 import attnviz
-from attnviz.core.heads import Head, Layout, Site
-from attnviz.errors import InputError
-from attnviz.features.syntax.result import Syntax
+from attnviz.core.heads import Head, Site
 from tests.corpus.gold import results as gold
 from tests.corpus.gold.reference import SAMPLE
-from tests.records import record
-
-LAYOUT = Layout({"encoder": (2, 3)})
-SCHEMA = jsonschema_rs.validator_for(Syntax.json_schema())
-
-
-@settings(max_examples=50)
-@given(record(Syntax, LAYOUT))
-def test_json_gives_the_same_value_again_and_follows_its_schema(found: Syntax) -> None:
-    assert Syntax.from_dict(found.to_dict()) == found
-    assert Syntax.from_json(found.to_json()) == found
-    SCHEMA.validate(found.to_dict())
 
 
 def test_without_a_seed_nothing_was_drawn() -> None:
@@ -44,11 +26,3 @@ def test_roles_are_evidence_beside_the_offset() -> None:
     nothing = replace(one, offset_accuracy=0.0)
     ((role, _),) = gold.syntax(roles=[nothing]).annotated_roles()[one.head]
     assert role.evidence.lift is None
-
-
-def test_a_head_that_the_model_does_not_have_is_refused() -> None:
-    one = gold.relation_head("1.2", "obj", (0.75, 0.7, 0.8), (0.25, 0.2, 0.3), 200)
-    document = gold.syntax(roles=[one]).to_dict()
-    document["roles"][0]["head"] = "9.9"
-    with pytest.raises(InputError, match=r"'9\.9' is not a head of this model"):
-        Syntax.from_dict(document)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from functools import cache
 from time import process_time
 from typing import Any
 
-import jsonschema_rs
 import numpy as np
 import pytest
 
@@ -104,12 +102,6 @@ def test_baselines_counts_and_halves_by_hand(minilm: str) -> None:
     assert obj.best is not None
     assert obj.best.count == kitchen  # the first document, which is odd
     assert (halves.chosen_on, halves.measured_on) == ("even documents", "odd documents")
-
-
-@pytest.mark.slow
-def test_several_processes_give_the_same_bits(minilm: str) -> None:
-    one = measured(model=minilm)
-    assert measured(model=minilm, jobs=2) == one
 
 
 def test_subtypes_and_punctuation(minilm: str) -> None:
@@ -241,16 +233,6 @@ def test_words_without_a_token_do_not_count() -> None:
     assert [relation.name for relation in report.relations] == ["all", "det"]
 
 
-def test_json_follows_its_schema(minilm: str, capsys) -> None:
-    assert main(["syntax", str(SAMPLE), "-m", minilm, "--json", "-q"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    jsonschema_rs.validate(Syntax.json_schema(), document)
-    assert (document["texts"], document["unit"]) == (2, "documents")
-    (obj,) = (one for one in document["relations"] if one["name"] == "obj")
-    assert obj["best"]["head"] == "2.0"
-    assert len(obj["heads"]) == 72
-
-
 def test_roles_are_held_out(minilm: str, tmp_path) -> None:
     """The head that finds objects is named where there are sentences enough."""
     path = tmp_path / "t.conllu"
@@ -357,27 +339,3 @@ def test_the_table(minilm: str, capsys) -> None:
     assert [line.split()[0] for line in out.splitlines()[2:4]] == ["obj", "det"]
     assert "2.0" in out.splitlines()[2]
     assert "no intervals" in err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["none.conllu"], "there is no file none.conllu"),
-        ([str(SAMPLE), "--relation", "zzz"], "--relation zzz is not a relation of this treebank"),
-        ([str(SAMPLE), "--split", "odd"], "a share by hash such as hash:0.5, not 'odd'"),
-        ([str(SAMPLE), "--jobs", "0"], "--jobs must be from 1 to 4,096, not 0"),
-        ([str(SAMPLE), "-m", "fresh"], "a fresh layer splits text into words by itself"),
-    ],
-)
-def test_wrong_use_is_one_line(capsys, arguments: list[str], says: str) -> None:
-    assert main(["syntax", *arguments]) in (1, 2)
-    error = capsys.readouterr().err
-    assert says in error
-    assert error.count("\n") == 1
-
-
-def test_a_picture_of_bars_and_grid(tmp_path) -> None:
-    picture = tmp_path / "s.svg"
-    assert main(["syntax", str(SAMPLE), "-m", "demo-bert", "-q", f"--out={picture}"]) == 0
-    assert picture.stat().st_size > 8_000
-    assert main(["syntax", str(SAMPLE), "-m", "demo-bert", "--out", "s.bmp"]) == 2

@@ -179,14 +179,6 @@ def test_all_heads_know_more_than_one_and_than_untrained_weights(minilm: str, tm
     assert document["untrained"][0]["trees"]["chain"] == document["trees"]["chain"]
 
 
-@pytest.mark.slow
-def test_several_processes_give_the_same_bits(tmp_path) -> None:
-    path = written(tmp_path, 24)
-    asked = {"also": "trees, rooted-trees, combined", "control": 1}
-    one = attnviz.syntax(path, model="demo-bert", **asked)
-    assert attnviz.syntax(path, model="demo-bert", **asked, jobs=2) == one
-
-
 def test_what_there_is_no_room_for_is_left_out_and_said(tmp_path, capsys, monkeypatch) -> None:
     monkeypatch.setattr(combine, "ROOM", 8 * 24 * 12**2 * 20)
     path = written(tmp_path, 60)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from transformers import GPT2LMHeadModel
 
 import attnviz as av
 from attnviz import cli
@@ -53,8 +54,6 @@ def test_a_planted_anchor_decides_the_answer() -> None:
 
 def test_the_answers_probability_is_the_models_own(model: Any) -> None:
     """Without a sentence left to write, it is that of the trace; by transformers, in float64."""
-    from transformers import GPT2LMHeadModel
-
     inputs = model.prepare(Prompt(TEXT))
     ids = list(inputs.sides["decoder"].queries.ids)
     eager = GPT2LMHeadModel.from_pretrained(DEMOS["demo-gpt2"]).double().eval()

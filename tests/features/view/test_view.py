@@ -25,7 +25,7 @@ from attnviz.features.view.page import estimate
 from attnviz.models import pretrained
 from attnviz.models.controls import FreshConfig
 from attnviz.web.page import assemble
-from tests.viewing import encoder_decoder, made, pair, softmax, words
+from tests.viewing import data_of, encoder_decoder, made, pair, softmax, words
 
 HOSTILE = (
     "</script><img src=x onerror=window.pwned=1>", "-->", "<!--<script>", "\u202eevil\u202c",
@@ -192,7 +192,7 @@ def test_hostile_tokens_add_no_element_and_stay_as_texts() -> None:
 def test_the_data_holds_scores_words_and_maps() -> None:
     capture = pair()
     elements = Elements(av.view(capture, bits=16).page.decode())
-    data = json.loads(elements.find("script", id="data"))
+    data = data_of(av.view(capture, bits=16).page)
     (item,) = data["items"]
     assert item["label"] == "a keyboard. | it fells"
     (axis,) = item["axes"]
@@ -226,25 +226,19 @@ SCRIPTS = "שלום עולם, 猫が好き 🚀 didn't"
 def test_what_was_typed_is_the_title_and_words_are_spelled_out() -> None:
     """A byte-level vocabulary cuts every one of these characters into pieces."""
     capture = av.capture(SCRIPTS)
-    (item,) = json.loads(Elements(av.view(capture).page.decode()).find("script", id="data"))[
-        "items"
-    ]
+    (item,) = data_of(av.view(capture).page)["items"]
     assert "<D7>" in item["axes"][0]["labels"]
     assert item["label"] == item["text"] == SCRIPTS
     words = item["axes"][0]["words"]
     assert words == ["<|endoftext|>", "שלום", "עולם", ",", "猫が好き", "🚀", "didn't"]
     untyped = replace(capture, inputs=replace(capture.inputs, texts=()))
-    (item,) = json.loads(Elements(av.view(untyped).page.decode()).find("script", id="data"))[
-        "items"
-    ]
+    (item,) = data_of(av.view(untyped).page)["items"]
     assert item["label"] == SCRIPTS
 
 
 def test_a_title_is_as_typed_and_not_as_the_vocabulary_has_it(minilm: str) -> None:
     capture = av.capture("The Keys ☃ didn't", model=minilm, pair="Yes")
-    (item,) = json.loads(Elements(av.view(capture).page.decode()).find("script", id="data"))[
-        "items"
-    ]
+    (item,) = data_of(av.view(capture).page)["items"]
     assert item["label"] == "The Keys ☃ didn't | Yes"
     assert item["axes"][0]["words"] == [
         "[CLS]", "the", "keys", "[UNK] ☃", "didn't", "[SEP]", "yes", "[SEP]",
@@ -252,8 +246,7 @@ def test_a_title_is_as_typed_and_not_as_the_vocabulary_has_it(minilm: str) -> No
 
 
 def test_a_selection_carries_only_its_heads() -> None:
-    page = av.view(encoder_decoder(), select="cross:1.*, enc:0.2").page.decode()
-    (item,) = json.loads(Elements(page).find("script", id="data"))["items"]
+    (item,) = data_of(av.view(encoder_decoder(), select="cross:1.*, enc:0.2").page)["items"]
     found = {
         kind["kind"]: {s["layer"]: [h["index"] for h in s["heads"]] for s in kind["sites"]}
         for kind in item["kinds"]
@@ -320,7 +313,7 @@ def test_command(tmp_path: Path, capsys) -> None:
     assert main(["view", "a b c a b", *sizes, "-o", str(out)]) == 0
     printed = capsys.readouterr().out
     assert f"wrote {out}" in printed.replace("\n", "")
-    (item,) = json.loads(Elements(out.read_text("utf-8")).find("script", id="data"))["items"]
+    (item,) = data_of(out.read_bytes())["items"]
     assert item["label"] == "a b c a b"
     assert [len(site["heads"]) for site in item["kinds"][0]["sites"]] == [4, 4]
 
@@ -330,7 +323,7 @@ def test_command_makes_a_picker_of_the_lines_of_a_file(tmp_path: Path) -> None:
     out = tmp_path / "page.html"
     lines = str(tmp_path / "t.txt")
     assert main(["view", "--texts", lines, "-s", "0.1", "-o", str(out), "-q"]) == 0
-    items = json.loads(Elements(out.read_text("utf-8")).find("script", id="data"))["items"]
+    items = data_of(out.read_bytes())["items"]
     assert [item["label"] for item in items] == ["one two", "three four five"]
     assert [h["index"] for h in items[1]["kinds"][0]["sites"][0]["heads"]] == [1]
 
@@ -342,7 +335,7 @@ def test_command_shows_recorded_attention(tmp_path: Path) -> None:
         "view", "--recorded", str(tmp_path / "c.npz"), "--bits", "16", "-o", str(out), "-q",
     ]  # fmt: skip
     assert main([*arguments, "--title", "mine"]) == 0
-    data = json.loads(Elements(out.read_text("utf-8")).find("script", id="data"))
+    data = data_of(out.read_bytes())
     assert (data["bits"], data["title"]) == (16, "mine")
     assert [kind["kind"] for kind in data["items"][0]["kinds"]] == ["encoder", "decoder", "cross"]
 
@@ -357,27 +350,6 @@ def test_command_without_a_file_opens_the_browser(capsys, monkeypatch: pytest.Mo
     path.unlink()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        (["a b", "-o", "page.png"], 2, "name the file .html"),
-        (["a b", "-o", "/nowhere/page.html"], 1, "does not exist"),
-        (["a b", "-s", "9.9", "-o", "page.html"], 2, "9.9"),
-        (["a b " * 300, "-m", "fresh", "--max-mb", "0.1", "-o", "page.html"], 2, "--max-mb"),
-        (["-o", "page.html"], 2, "nothing to look at"),
-    ],
-)
-def test_mistakes_get_one_clear_line(
-    arguments, code: int, said: str, capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["view", *arguments]) == code
-    error = capsys.readouterr().err
-    assert said in error
-    assert error.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_large_pages_are_announced(tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.import_module("attnviz.features.view.command"), "LARGE_PAGE", 1e4)
     assert main(["view", "a b", "-o", str(tmp_path / "p.html")]) == 0
@@ -386,9 +358,7 @@ def test_large_pages_are_announced(tmp_path: Path, capsys, monkeypatch: pytest.M
 
 def _lead(text: str, **options: Any) -> dict[str, Any]:
     """What a page says first, and of which head."""
-    found = re.search(rb'id="data">(.*?)</script>', av.view(text, **options).page, re.DOTALL)
-    assert found is not None
-    (kind,) = json.loads(found[1])["items"][0]["kinds"]
+    (kind,) = data_of(av.view(text, **options).page)["items"][0]["kinds"]
     return {"head": kind["opening"], **kind["see"]}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,7 @@ import attnviz as av
 from attnviz.errors import AttnvizError, UsageError
 from attnviz.models.controls import FreshConfig
 from benchmarks.drawn import Shape, write
-from tests.viewing import Opened, opened
+from tests.viewing import Opened, data_of, opened
 
 MODEL = FreshConfig(heads=2, layers=1, causal=True, d_model=32)
 TEXT = " ".join(f"w{n * n % 211}" for n in range(2100))
@@ -233,8 +232,7 @@ def test_a_part_of_a_text_by_its_true_positions(browser: Any, whole: np.ndarray,
 
 
 def test_a_part_of_a_short_text() -> None:
-    page = av.view("w1 w2 w3 w4 w5 w6 w7 w8", model=MODEL, rows="2-4", select="0.1").page.decode()
-    data = json.loads(page.split('id="data">')[1].split("</script>")[0])
+    data = data_of(av.view("w1 w2 w3 w4 w5 w6 w7 w8", model=MODEL, rows="2-4", select="0.1").page)
     assert data["part"] == [2, 5, 0, 8]
     assert data["size"] == 1
     assert data["said"].startswith("queries 2–4 × keys 0–7 of 8 tokens, 1 head of ")

@@ -215,30 +215,36 @@ A, B = list(range(6)), list(range(6, 10))
 KEPT = [0, 1, 2, 3, 4, 6, 7, 8]
 
 
-@pytest.mark.parametrize(
-    ("state", "reference"),
-    [
-        ("on=0.2", lambda w, _: w["0.2"][None]),
-        ("on=0.1,1.0", lambda w, _: np.stack([w["0.1"], w["1.0"]])),
-        ("on=0.1,1.0,1.2&mix=mean", lambda w, _: (w["0.1"] + w["1.0"] + w["1.2"])[None] / 3),
-        ("on=0.*&mix=max", lambda w, _: np.maximum(np.maximum(w["0.0"], w["0.1"]), w["0.2"])[None]),
-        ("on=0.2&words=1", lambda w, sides: merge_words(w["0.2"][None], sides)[0]),
-        ("on=0.2&separators=1", lambda w, _: w["0.2"][None][:, KEPT][:, :, KEPT]),
-        ("on=0.2&first=1", lambda w, _: w["0.2"][None, 1:, 1:]),
-        ("on=0.2&quad=AB", lambda w, _: w["0.2"][None][:, A][:, :, B]),
-        ("on=0.2&quad=BA", lambda w, _: w["0.2"][None][:, B][:, :, A]),
-        ("on=0.2&quad=AA", lambda w, _: w["0.2"][None][:, A][:, :, A]),
-        ("on=0.2&quad=BB", lambda w, _: w["0.2"][None][:, B][:, :, B]),
-        ("on=0.2&first=1&rescale=1",
-         lambda w, _: w["0.2"][None, 1:, 1:] / w["0.2"][1:, 1:].sum(1)[:, None]),
-        ("on=0.2&words=1&separators=1&quad=BA",
-         lambda w, sides: merge_words(w["0.2"][None], sides)[0][:, 5:7, :4]),
-    ],
-)  # fmt: skip
-def test_what_is_shown_is_what_numpy_says(shared: Opened, pages, state: str, reference) -> None:
+STATES_OF: dict[str, Any] = {
+    "on=0.2": lambda w, _: w["0.2"][None],
+    "on=0.1,1.0": lambda w, _: np.stack([w["0.1"], w["1.0"]]),
+    "on=0.1,1.0,1.2&mix=mean": lambda w, _: (w["0.1"] + w["1.0"] + w["1.2"])[None] / 3,
+    "on=0.*&mix=max": lambda w, _: np.maximum(np.maximum(w["0.0"], w["0.1"]), w["0.2"])[None],
+    "on=0.2&words=1": lambda w, sides: merge_words(w["0.2"][None], sides)[0],
+    "on=0.2&separators=1": lambda w, _: w["0.2"][None][:, KEPT][:, :, KEPT],
+    "on=0.2&first=1": lambda w, _: w["0.2"][None, 1:, 1:],
+    "on=0.2&quad=AB": lambda w, _: w["0.2"][None][:, A][:, :, B],
+    "on=0.2&quad=BA": lambda w, _: w["0.2"][None][:, B][:, :, A],
+    "on=0.2&quad=AA": lambda w, _: w["0.2"][None][:, A][:, :, A],
+    "on=0.2&quad=BB": lambda w, _: w["0.2"][None][:, B][:, :, B],
+    "on=0.2&first=1&rescale=1":
+        lambda w, _: w["0.2"][None, 1:, 1:] / w["0.2"][1:, 1:].sum(1)[:, None],
+    "on=0.2&words=1&separators=1&quad=BA":
+        lambda w, sides: merge_words(w["0.2"][None], sides)[0][:, 5:7, :4],
+}  # fmt: skip
+"""What a page shows of the pair in each state, by NumPy from the maps."""
+
+
+def wanted(state: str) -> np.ndarray:
+    """The weights that a state shows, [n, T, S]."""
     capture = pair()
     weights = {h.name: of(capture, h.name) for h in capture.layout}
-    want = reference(weights, capture.inputs.sides["encoder"])
+    return np.asarray(STATES_OF[state](weights, capture.inputs.sides["encoder"]))
+
+
+@pytest.mark.parametrize("state", STATES_OF)
+def test_what_is_shown_is_what_numpy_says(shared: Opened, pages, state: str) -> None:
+    want = wanted(state)
     if "pair" not in shared.page.url:
         shared.open(pages["pair"])
     shared.go(f"view=map&{state}")

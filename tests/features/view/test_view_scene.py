@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from attnviz.drawing.palette import ramp, rgb
 from attnviz.features.view import page as viewer
 from attnviz.features.view.encoding import LONGEST, cells, scene
 from tests.features.view.test_view_page import geometry, hover, near
-from tests.viewing import Opened, accessible, made, opened, softmax, write_page
+from tests.viewing import Opened, accessible, data_of, made, opened, softmax, write_page
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -433,7 +432,6 @@ def test_axe_finds_nothing(browser: Any, pages: Any, theme: str, width: int) -> 
 
 def test_a_saved_capture_brings_its_picture(tmp_path: Path) -> None:
     path = av.write_capture(seen(), tmp_path / "kept.npz")
-    html = av.view(av.read(path)).page.decode()
-    data = json.loads(re.search(r'id="data">(.*?)</script>', html)[1])
+    data = data_of(av.view(av.read(path)).page)
     assert data["items"][0]["scene"]["kind"] == "picture"
     assert data["items"][0]["axes"][0]["cells"] == [-1, *range(COUNT)]

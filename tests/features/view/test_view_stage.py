@@ -6,6 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 import attnviz as av
+from attnviz.core.capture import KeyMask
 from attnviz.core.tokens import Tokens
 from attnviz.drawing.labels import visible
 from tests.features.view.test_view_page import geometry, of
@@ -125,10 +127,6 @@ def test_masked_keys_have_a_colour_of_their_own(shared: Opened, page: Path, them
 def test_keys_that_were_not_selected_are_told_from_those_that_are_not_allowed(
     shared: Opened, tmp_path: Path
 ) -> None:
-    from dataclasses import replace
-
-    from attnviz.core.capture import KeyMask
-
     capture = made(2, 1, words(6), causal=True)
     (site,) = capture.maps
     allowed = np.tri(6, dtype=bool)
@@ -165,8 +163,6 @@ def test_keys_that_were_not_selected_are_told_from_those_that_are_not_allowed(
 
 
 def test_the_rows_of_a_hybrid_say_what_their_layers_are(shared: Opened, tmp_path: Path) -> None:
-    from dataclasses import replace
-
     capture = made(2, 2, words(6), causal=True)
     kinds = ("attention", "attention", "gated delta rule")
     layout = replace(capture.layout, heads={"decoder": (2, 2, 0)}, mixers=kinds)
@@ -181,10 +177,6 @@ def test_the_rows_of_a_hybrid_say_what_their_layers_are(shared: Opened, tmp_path
 
 def test_masks_of_single_heads_come_along(shared: Opened, tmp_path: Path) -> None:
     """A window and bits of every head; NPZ brings them back."""
-    from dataclasses import replace
-
-    from attnviz.core.capture import KeyMask
-
     capture = made(2, 1, words(6), causal=True)
     (site,) = capture.maps
     allowed = np.repeat(np.tril(np.ones((1, 6, 6), bool)), 2, 0)

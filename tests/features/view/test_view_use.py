@@ -14,8 +14,7 @@ from PIL import Image
 
 import attnviz as av
 from attnviz.models import recorded
-from attnviz.scoring.merged import merge_words
-from tests.features.view.test_view_page import cell, geometry, hover, of
+from tests.features.view.test_view_page import STATES_OF, cell, geometry, hover, of, wanted
 from tests.viewing import (
     Opened,
     accessible,
@@ -80,26 +79,12 @@ def test_the_largest_error_is_rounded_up(shared: Opened, pages) -> None:
         assert said >= {"pair": 0.001, "exact": 1e-6}[name]
 
 
-@pytest.mark.parametrize(
-    ("state", "reference"),
-    [
-        ("on=0.2", lambda w, _: w["0.2"][None]),
-        ("on=0.1,1.0&mix=mean", lambda w, _: (w["0.1"] + w["1.0"])[None] / 2),
-        ("on=0.1,1.0&mix=max", lambda w, _: np.maximum(w["0.1"], w["1.0"])[None]),
-        ("on=0.2&words=1", lambda w, sides: merge_words(w["0.2"][None], sides)[0]),
-        (
-            "on=0.2&first=1&rescale=1",
-            lambda w, _: w["0.2"][None, 1:, 1:] / w["0.2"][1:, 1:].sum(1)[:, None],
-        ),
-    ],
-)
+@pytest.mark.parametrize("state", STATES_OF)
 @pytest.mark.parametrize("name", ["pair", "exact"])
 def test_a_table_says_how_far_off_each_weight_can_be(
-    shared: Opened, pages, name: str, state: str, reference
+    shared: Opened, pages, name: str, state: str
 ) -> None:
-    capture = pair()
-    weights = {h.name: of(capture, h.name) for h in capture.layout}
-    want = reference(weights, capture.inputs.sides["encoder"])
+    want = wanted(state)
     shared.open(pages[name], f"view=map&{state}")
     got = shared.numbers(want.shape[1:])
     assert (np.abs(got - want) <= shared.errors + 1e-7).all()

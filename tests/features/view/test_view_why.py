@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -242,8 +243,6 @@ def test_norms_in_the_maps_leave_the_weight_as_it_is(shared: Opened, tmp_path, c
 
 
 def test_hostile_tokens_stay_text(shared: Opened, tmp_path: Path) -> None:
-    from dataclasses import replace
-
     capture = av.capture(TEXT, why="3.0")
     (kind,) = capture.layout.kinds
     texts = list(capture.tokens)
