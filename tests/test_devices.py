@@ -211,6 +211,13 @@ def test_every_feature_in_half_precision(
     assert not any(map(math.isinf, found.values()))
 
 
+def test_half_precision_is_multiplied_exactly_on_a_device(folders: dict[str, str]) -> None:
+    here = plain(av.capture(TEXT, model=av.load(folders["llama"], device="cpu", dtype="bfloat16")))
+    with pretending():
+        there = av.capture(TEXT, model=av.load(folders["llama"], device="cuda", dtype="bfloat16"))
+    check_alike(plain(there), here)
+
+
 IDS = tuple((n * 7919 + n // 50 * 13) % 4000 + 5 for n in range(128))
 
 
