@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -148,44 +148,26 @@ class InputOptions(Settings, panel=INPUT):
     ) -> Prompt:
         from attnviz.core.prompt import Generation, Prompt
 
-        generate = None
+        names = [field.name for field in dataclasses.fields(Prompt)]
+        fields: dict[str, Any] = {name: getattr(self, name, None) for name in names}
         if self.generate is not None:
-            generate = Generation(self.generate, self.temperature, self.top_p, seed)
-        return Prompt(
-            generate=generate,
-            text=text,
-            ids=ids,
-            pair=self.pair,
-            target=self.target,
-            special_tokens=self.special_tokens,
-            truncate=self.truncate,
-            max_tokens=self.max_tokens,
-            image=self.image,
-            audio=self.audio,
-            chat=self._chat(),
-            spans=named_spans(self.span),
-        )
+            fields["generate"] = Generation(self.generate, self.temperature, self.top_p, seed)
+        chat = None if self.chat is None else read_chat(self.chat)
+        fields |= {"text": text, "ids": ids, "chat": chat, "spans": named_spans(self.span)}
+        return Prompt(**fields)
 
     def _served(self, file: str) -> Prompt:
         """Return what a server read and wrote."""
         from attnviz.captures.files import from_response
 
-        extra = changed(self, but=("ids", "item", "span", "truncate", "max_tokens"))
-        if extra:
+        if extra := changed(self, but=("ids", "item", "span", "truncate", "max_tokens")):
             raise UsageError(f"{file} has its own tokens; leave out {', '.join(extra)}")
         prompt: Prompt = from_response(read_json(file), item=self.item)
-        spans = dict(prompt.spans or {})
-        for name, text in (named_spans(self.span) or {}).items():
-            if name in spans:
-                raise UsageError(f"--span {name} is what the server wrote; name it otherwise")
-            spans[name] = text
-        return dataclasses.replace(
-            prompt, spans=spans or None, truncate=self.truncate, max_tokens=self.max_tokens
-        )
-
-    def _chat(self) -> list[dict[str, Any]] | None:
-        """Return the messages that were given."""
-        return None if self.chat is None else read_chat(self.chat)
+        spans = named_spans(self.span) or {}
+        if written := [name for name in spans if name in (prompt.spans or {})]:
+            raise UsageError(f"--span {written[0]} is what the server wrote; name it otherwise")
+        how: dict[str, Any] = {"truncate": self.truncate, "max_tokens": self.max_tokens}
+        return dataclasses.replace(prompt, **how).with_spans(spans)
 
     def _check_given(self, model: ModelSettings) -> None:
         """Exactly one thing to look at, and nothing beside it that does not go with it."""
@@ -255,7 +237,7 @@ class TextsOptions(InputOptions, panel=INPUT):
 
     def grouped(
         self, model: ModelSettings, group: str | None
-    ) -> tuple[list[Input], list[str | None] | None]:
+    ) -> tuple[Sequence[Input], list[str | None] | None]:
         """Every text, and what each belongs to where a file has fields; see :func:`has_fields`."""
         from attnviz.corpus import texts
 
@@ -274,16 +256,10 @@ class TextsOptions(InputOptions, panel=INPUT):
         if not good:
             raise InputError(f"{self.texts} holds no text; give one per line")
         good = good[: self.limit]
-        spans = named_spans(self.span) or {}
-        prompts: list[Input] = [
-            dataclasses.replace(
-                text.prompt,
-                special_tokens=self.special_tokens,
-                truncate=self.truncate,
-                spans={**(text.prompt.spans or {}), **spans} or None,
-            )
-            for text in good
-        ]
+        shared = ("special_tokens", "truncate", "max_tokens")
+        how: dict[str, Any] = {name: getattr(self, name) for name in shared}
+        spans = named_spans(self.span)
+        prompts = [dataclasses.replace(text.prompt, **how).with_spans(spans) for text in good]
         return prompts, [text.group for text in good]
 
     def _prompts(self, name: str, seed: int | None) -> Iterator[Prompt]:
@@ -459,8 +435,11 @@ class FreshOptions(ModelSettings, panel=FRESH):
     )
     bias: bool | None = setting(None, "Biases in the projections.", shown="bias")
 
-    def choose(self, *, pair: str | None = None, seed: int | None = None) -> str | FreshConfig:
-        """Return the model to load: a name, or the options of a fresh layer."""
+    def chosen(self, *, pair: str | None = None, seed: int | None = None) -> ModelSettings:
+        """Name the model, as functions take it: by its name, or the options of a fresh layer."""
+        return ModelSettings(self._model(pair, seed), self.device, self.dtype)
+
+    def _model(self, pair: str | None, seed: int | None) -> str | FreshConfig:
         names = [field.name for field in dataclasses.fields(FreshOptions)]
         common = [field.name for field in dataclasses.fields(ModelSettings)]
         flags = changed(self, but=(*common, "seed"))
@@ -482,10 +461,6 @@ class FreshOptions(ModelSettings, panel=FRESH):
             fresh.setdefault("kind", "cross")
         return FreshConfig(**fresh)
 
-    def chosen(self, *, pair: str | None = None, seed: int | None = None) -> ModelSettings:
-        """Name the model, as functions take it; see :meth:`choose`."""
-        return ModelSettings(self.choose(pair=pair, seed=seed), self.device, self.dtype)
-
 
 @dataclasses.dataclass(frozen=True)
 class ModelOptions(FreshOptions):
@@ -493,6 +468,5 @@ class ModelOptions(FreshOptions):
 
     seed: int | None = setting(None, "Seed of all that is drawn at random.", shown="0")
 
-    def choose(self, *, pair: str | None = None, seed: int | None = None) -> str | FreshConfig:
-        """See :meth:`FreshOptions.choose`; the seed is its own."""
-        return super().choose(pair=pair, seed=self.seed if seed is None else seed)
+    def _model(self, pair: str | None, seed: int | None) -> str | FreshConfig:
+        return super()._model(pair, self.seed if seed is None else seed)

@@ -132,6 +132,10 @@ class Prompt:
         named = (file.name for file in self.files)
         return tuple(text for text in (*named, *typed) if text is not None)
 
+    def with_spans(self, spans: Mapping[str, str] | None) -> Prompt:
+        """Return the same with more named parts."""
+        return replace(self, spans={**(self.spans or {}), **(spans or {})} or None)
+
     def cut_to(self, text: str) -> Prompt:
         """Return the prompt of a part of its text, where words stand elsewhere."""
         return replace(self, text=text, words=None)

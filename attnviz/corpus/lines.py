@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import json
 import os
 import stat
 import sys
@@ -73,6 +74,20 @@ def lines(name: str) -> Iterator[tuple[int, str]]:
                 yield number, Problem(f"longer than {LONGEST_LINE >> 20} MiB")
             elif text.strip():
                 yield number, text
+
+
+def objects(name: str, fault: str) -> Iterator[tuple[str, Any]]:
+    """Yield the place and the JSON value of each line of a file.
+
+    InputError where one is none, which says that it is ``fault``: ``no JSON; write ...``.
+    """
+    for number, line in lines(name):
+        origin = f"{shown(name)}:{number}"
+        try:
+            value = json.loads(sound(line, origin))
+        except (ValueError, RecursionError):
+            raise InputError(f"{origin} is {fault}") from None
+        yield origin, value
 
 
 def whole(name: str) -> str:

@@ -74,10 +74,6 @@ def _texts(
         raise UsageError(f"{name} brings its own fields; leave out {', '.join(extra)}")
     from attnviz.features.knockout.texts import cut_texts
 
-    spans = named_spans(prompt.span) or {}
-    return [
-        replace(
-            text, prompt=replace(text.prompt, spans={**(text.prompt.spans or {}), **spans} or None)
-        )
-        for text in cut_texts(Path(name), None, None, model)[0][: prompt.limit]
-    ]
+    spans = named_spans(prompt.span)
+    texts, _ = cut_texts(Path(name), None, None, model)
+    return [replace(text, prompt=text.prompt.with_spans(spans)) for text in texts[: prompt.limit]]

@@ -5,7 +5,6 @@ Which queries and keys are meant: spans, the last token, all before it, sinks, p
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -96,16 +95,10 @@ def _text(item: str | Prompt | CutText | Mapping[str, Any], where: str) -> CutTe
 
 def _read(path: Path) -> Iterable[CutText]:
     """Yield the texts of a .jsonl file, an object a line."""
-    name = str(path)
-    for number, line in lines.lines(name):
-        where = f"{lines.shown(name)}:{number}"
-        text = lines.sound(line, where)
-        try:
-            values = json.loads(text)
-        except (ValueError, RecursionError):
-            values = None
+    fault = "no JSON object; write one with text and spans a line"
+    for where, values in lines.objects(str(path), fault):
         if not isinstance(values, dict):
-            raise InputError(f"{where} is no JSON object; write one with text and spans a line")
+            raise InputError(f"{where} is {fault}")
         yield _text(values, where)
 
 

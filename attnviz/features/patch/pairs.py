@@ -25,7 +25,6 @@ The words that come again begin anywhere among the first, so that no fixed place
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -108,17 +107,9 @@ class PreparedPair:
 
 def read_pairs(name: str, group: str | None = None, part: str | None = None) -> list[Pair]:
     """Pairs from a JSONL file, an object a line."""
-    pairs = []
-    for number, line in lines.lines(name):
-        label = f"{lines.shown(name)}:{number}"
-        text = lines.sound(line, label)
-        try:
-            values = json.loads(text)
-        except ValueError:
-            raise InputError(
-                f"{label} is no JSON; write an object with clean, corrupted and answer a line"
-            ) from None
-        pairs.append(pair_of(values, label, group, part))
+    fault = "no JSON; write an object with clean, corrupted and answer a line"
+    read = lines.objects(name, fault)
+    pairs = [pair_of(values, label, group, part) for label, values in read]
     if not pairs:
         raise InputError(f"{lines.shown(name)} holds no pairs; write one a line")
     return pairs

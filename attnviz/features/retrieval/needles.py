@@ -17,7 +17,6 @@ that ends before its depth.
 
 from __future__ import annotations
 
-import json
 import random
 import re
 from collections.abc import Iterator, Sequence
@@ -225,14 +224,8 @@ class _Line:
 
 
 def _objects(name: str) -> Iterator[tuple[dict[str, str], str]]:
-    for number, line in lines.lines(name):
-        origin = f"{lines.shown(name)}:{number}"
-        try:
-            values = json.loads(lines.sound(line, origin))
-        except (ValueError, RecursionError):
-            raise InputError(
-                f"{origin} is no JSON; write an object with needle and question a line"
-            ) from None
+    fault = "no JSON; write an object with needle and question a line"
+    for origin, values in lines.objects(name, fault):
         if not isinstance(values, dict):
             raise InputError(f"{origin} is no object; give needle and question")
         for field in ("needle", "question"):

@@ -16,7 +16,7 @@ from scipy.stats import t
 from typer.testing import CliRunner
 
 import attnviz as av
-from attnviz.cli import app
+from attnviz.cli import app, main
 from attnviz.core.capture import KeyMask
 from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.prompt import Inputs
@@ -235,6 +235,7 @@ def test_lines_are_texts(tmp_path: Path) -> None:
     assert plain["heads"] == json.loads(own.to_json())["heads"]
     (tmp_path / "l.jsonl").write_text("\n".join(json.dumps({"text": x}) for x in LINES))
     assert json.loads(run("--texts", str(tmp_path / "l.jsonl"), *rows))["heads"] == plain["heads"]
+    assert main(["spans", "--texts", str(tmp_path / "l.jsonl"), *rows, "--max-tokens", "2"]) == 1
 
 
 def test_intervals_hold_for_all_heads_and_spans_at_once() -> None:
