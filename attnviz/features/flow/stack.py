@@ -21,12 +21,15 @@ from attnviz.core.arrays import Array, to_numpy
 from attnviz.core.heads import Site, SiteKind
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Rows, Source
+from attnviz.core.threads import one_blas_thread
 from attnviz.core.tokens import Tokens
 from attnviz.core.weights import Normalization, Sublayer
 from attnviz.errors import InputError, ModelError
 from attnviz.features.flow.result import LayerFlow, Order
 
 Table = NDArray[np.floating[Any]]
+
+_ROWS = 192  # of a step that are multiplied at once in float64, or up to twice as many
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,9 +143,14 @@ def corner(kind: SiteKind, shape: Sequence[int], tokens: Nodes) -> tuple[slice, 
 
 def product(all_steps: Sequence[LayerFlow]) -> NDArray[np.float64]:
     """All steps one after the other, [n, n]."""
-    total = np.eye(len(all_steps[0].shares))
-    for step in all_steps:
-        total = step.shares.astype(np.float64) @ total
+    total = all_steps[0].shares.astype(np.float64)
+    after, ends = np.empty_like(total), range(_ROWS, len(total) - _ROWS + 1, _ROWS)
+    with one_blas_thread():
+        for step in all_steps[1:]:
+            pairs = (np.split(table, ends) for table in (step.shares, after))
+            for shares, rows in zip(*pairs, strict=True):
+                np.matmul(shares.astype(np.float64), total, out=rows)
+            total, after = after, total
     return total
 
 
