@@ -27,10 +27,10 @@ from attnviz.features.ablation.result import Ablation, Effect
 from attnviz.features.ablation.run import Study, choose_reference, run
 from attnviz.features.ablation.settings import AblationSettings
 from attnviz.features.explain import result as records
-from attnviz.features.logits.function import logits
-from attnviz.features.logits.result import LogitPart, Logits, Prediction
-from attnviz.features.sources.function import sources
-from attnviz.features.sources.result import MEAN, SideSum, Sources
+from attnviz.features.logits.function import run as logits
+from attnviz.features.logits.result import LogitPart, Logits, LogitsSettings, Prediction
+from attnviz.features.sources.result import MEAN, SideSum, SourcesSettings
+from attnviz.features.sources.run import answer as sources
 from attnviz.interventions.metrics import check, logit_difference
 from attnviz.scoring.observe import allowed_keys, unselected_in
 
@@ -210,25 +210,26 @@ def explain(
     source = answering(light(model.load()))
     if source.no_logits:
         raise ModelError(f"{source.info.model} predicts no words: {source.no_logits}")
+    inputs = source.prepare(
+        prompt
+    )  # once: an encoder-decoder model writes the text that is missing
     if trials.is_masked(source):
-        texts = trials.predicted(source.prepare(prompt)).texts
+        texts = trials.predicted(inputs).texts
         if sum(text in trials.MASKS for text in texts) != 1:
             masks = " or ".join(trials.MASKS)
             raise InputError(f"one prediction is explained; give a text with one mask ({masks})")
     elif trials.labels_of(source) is not None:
-        trials.answer_place(
-            source, trials.predicted(source.prepare(prompt))
-        )  # refuses labels of tokens
-    votes = logits(prompt, model=source, answer=answer, predictions=5)
+        trials.answer_place(source, trials.predicted(inputs))  # refuses labels of tokens
+    votes = logits(source, inputs, LogitsSettings(answer=answer))
     rivals = [word for word in votes.predictions if word.token != votes.token and not word.mark]
     if not rivals and against is None:
         raise ModelError(
             f"{source.info.model} has one output, and an explanation compares two; take attnviz "
             "logits or ablate"
         )
-    contrast = logits(prompt, model=source, answer=answer, against=against or f"#{rivals[0].id}")
+    against = against or f"#{rivals[0].id}"
+    contrast = logits(source, inputs, LogitsSettings(answer=answer, against=against))
     pair = _number(contrast, contrast.token), _number(contrast, contrast.against)
-    inputs = source.prepare(prompt)
     study = _Study(source, prompt, inputs, pair, settings.seed, progress)
     values, negative = contrast.heads(), None
     tried = candidates(source, inputs, pair, values)
@@ -291,10 +292,10 @@ class _Study:
         if row is None:
             return (), "its queries are the encoder's, and what is explained is the decoder's"
         try:
-            result = sources(self.prompt, select=name, query=row, other_key=MEAN, model=self.source)
+            question = SourcesSettings(select=name, query=row, other_key=MEAN)
+            result = sources(self.source, self._inputs, question)
         except ModelError as error:
             return (), str(error)
-        assert isinstance(result, Sources)  # of a single text
         return result.side("key")[:_SOURCES], ""
 
 

@@ -193,8 +193,6 @@ def test_a_followed_token_goes_through_every_layer(method: str) -> None:
     for table in edges:
         assert table.sum() == pytest.approx(1, abs=1e-5)
     np.testing.assert_allclose(edges[0].sum(0), report.total[place], atol=1e-6)
-    np.testing.assert_allclose(report.shares(report.followed), report.total[place])
-    np.testing.assert_allclose(report.looked(report.followed), report.weights[place])
     for before, after in pairwise(edges):  # what arrives goes on
         np.testing.assert_allclose(before.sum(1), after.sum(0), atol=1e-6)
     onward = av.flow(TEXT, method=method, key=place)

@@ -98,8 +98,7 @@ def test_contrasts_are_differences(gpt2, score: Sources, capture) -> None:
 
 
 def test_a_heads_part_is_the_sum_over_the_tokens_that_it_reads(gpt2, capture) -> None:
-    inputs = gpt2.prepare(Prompt(WORDS))
-    head = next(one for one in gpt2.layout if one.name == "2.0")
+    inputs, head = gpt2.prepare(Prompt(WORDS)), gpt2.layout.head("2.0")
     found = splitting.split(gpt2, inputs, head, capture.terms[head], [6])
     names = [origin.name(gpt2.layout) for origin in found.keys.origins]
     earlier = found.keys.origins[names.index("1.4")].head
