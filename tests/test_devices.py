@@ -303,7 +303,7 @@ def test_batches_and_room_are_those_of_the_device(sources: Any) -> None:
     here, there = sources("llama", "cpu"), sources("llama", "cuda:0")
     with pretending(), pytest.MonkeyPatch.context() as patch:
         patch.setattr("attnviz.models.limits.physical_memory", lambda: 1 << 20)
-        assert (here.info.times, there.info.times) == (1, 8)
+        assert (here.info.batch_factor, there.info.batch_factor) == (1, 8)
         assert affordable(here, KL) == 128 < affordable(there, KL)
         assert "of cuda:0, 17.2 GB" in beyond(1 << 34, device="cuda:0")
 

@@ -94,7 +94,7 @@ class SourceInfo:
         return self.backend == "untrained" or self.exactness.startswith(RANDOM)
 
     @property
-    def times(self) -> int:
+    def batch_factor(self) -> int:
         """How many times as many texts as on a CPU run together, by a GPU's memory, free or not."""
         if not self.device.startswith("cuda"):
             return 1

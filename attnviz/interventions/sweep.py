@@ -163,9 +163,9 @@ def affordable(source: Source, metric: Metric) -> int:
     """How many tokens may run at once in :data:`MEMORY`, or in an eighth of what there is."""
     width = 64 * 64  # states, feed-forward parts and attention, generously
     vocabulary = 3 * (source.vocab_size or 0) if metric.logits else 0
-    times = source.info.times
-    memory = min(memory_of(source.info.device) // 8, MEMORY * times)
-    return int(min(max(memory // (4 * (width + vocabulary)), 128), 8192 * times))
+    factor = source.info.batch_factor
+    memory = min(memory_of(source.info.device) // 8, MEMORY * factor)
+    return int(min(max(memory // (4 * (width + vocabulary)), 128), 8192 * factor))
 
 
 def pass_tokens(tokens: int, concurrent: int) -> int:

@@ -180,10 +180,10 @@ def matched(ratio: Array, write: Array, read: Array, room: int) -> NDArray[np.fl
     ``ratio`` [n, m], see :func:`between`; ``write`` [n, d, D]; ``read`` [m, D, d'].
     """
     moments = (*_moments(write @ _turned(write)), *_moments(_turned(read) @ read))
-    ratio_, p, p3, q, q3 = fetched([ratio, *moments])
+    ratios, p, p3, q, q3 = fetched([ratio, *moments])
     size = float(room)
     variance = 2 * (size * p - 1)[:, None] * (size * q - 1) / (size**2 * (size - 1) * (size + 2))
-    squares = np.square(ratio_.astype(np.float64))
+    squares = np.square(ratios.astype(np.float64))
     deviation = (squares - 1 / size) / np.sqrt(variance.clip(_TINY))
     freedom = (p**3 / p3**2)[:, None] * (q**3 / q3**2)
     above = (freedom + deviation * np.sqrt(2 * freedom)).clip(0)

@@ -432,4 +432,4 @@ def affordable(source: Source) -> int:
     last_only = readout.table is not None and readout.head is None  # the LM head at one position
     token_bytes = 4 * (64 * 64 + (0 if last_only else 3 * vocabulary))
     memory = memory_of(source.info.device)
-    return int(min(max(memory // (8 * token_bytes), 256), 4096 * source.info.times))
+    return int(min(max(memory // (8 * token_bytes), 256), 4096 * source.info.batch_factor))

@@ -253,10 +253,10 @@ class Worker:
         lengths = [window.inputs.length for window in prepared]
         self._done, is_long = 0, max(lengths, default=0) >= LONG_WINDOW
         self._token = 1 / sum(lengths) if is_long else 0.0
-        times = self._source.info.times
+        factor = self._source.info.batch_factor
         for batch in batches(
-            prepared, _length, _BATCH_TOKENS * times, window=len(prepared) + 1,
-            largest=LARGEST_BATCH * times,
+            prepared, _length, _BATCH_TOKENS * factor, window=len(prepared) + 1,
+            largest=LARGEST_BATCH * factor,
         ):  # fmt: skip
             assert not isinstance(batch, InvalidRecord)
             group = [window for window in batch if isinstance(window, Window)]
