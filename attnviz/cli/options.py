@@ -246,11 +246,9 @@ class TextsOptions(InputOptions, panel=INPUT):
                 raise _no_field("group", group)
             return list(self.read_all(model)), None
         self._check_given(model)
-        if self.generate is not None or self.pair is not None:
-            raise UsageError(
-                f"{self.texts} brings its own fields; leave out "
-                f"{option('generate' if self.generate is not None else 'pair')}"
-            )
+        fields = ("generate", "pair", "target", *self.MEDIA)
+        if extra := [option(name) for name in fields if getattr(self, name, None) is not None]:
+            raise UsageError(f"{self.texts} brings its own fields; leave out {', '.join(extra)}")
         names = texts.resolve([self.texts])
         good, _ = texts.separated(texts.read(names, column=self.column, group=group), strict=True)
         if not good:

@@ -235,7 +235,10 @@ def test_lines_are_texts(tmp_path: Path) -> None:
     assert plain["heads"] == json.loads(own.to_json())["heads"]
     (tmp_path / "l.jsonl").write_text("\n".join(json.dumps({"text": x}) for x in LINES))
     assert json.loads(run("--texts", str(tmp_path / "l.jsonl"), *rows))["heads"] == plain["heads"]
-    assert main(["spans", "--texts", str(tmp_path / "l.jsonl"), *rows, "--max-tokens", "2"]) == 1
+    table = ["spans", "--texts", str(tmp_path / "l.jsonl"), *rows]
+    assert main([*table, "--max-tokens", "2"]) == 1
+    for extra in ("--target", "--image", "--audio", "--pair"):  # the fields of the file's own
+        assert main([*table, extra, "The"]) == 2
 
 
 def test_intervals_hold_for_all_heads_and_spans_at_once() -> None:
