@@ -210,9 +210,8 @@ def explain(
     source = answering(light(model.load()))
     if source.no_logits:
         raise ModelError(f"{source.info.model} predicts no words: {source.no_logits}")
-    inputs = source.prepare(
-        prompt
-    )  # once: an encoder-decoder model writes the text that is missing
+    # once: an encoder-decoder model writes the text that is missing
+    inputs = source.prepare(prompt)
     if trials.is_masked(source):
         texts = trials.predicted(inputs).texts
         if sum(text in trials.MASKS for text in texts) != 1:
