@@ -87,14 +87,14 @@ def write_capture(capture: Capture, path: str | Path) -> Path:
 
     Args:
         capture: of all layers; of some for a file to read.
-        path: an .npz or .safetensors file; or .csv, a row for each weight, or .json.
+        path: .npz or .safetensors; or, for other tools, .csv, a row for each weight, or .json.
 
     Raises:
         OutputError: it cannot be written, or not in that format.
     """
     path = Path(path)
     if path.suffix.lower() not in (".csv", ".json"):
-        files.write(path, recorded.dump(capture.finite(), path.suffix))
+        files.write(path, recorded.dump(capture.finite(), path.suffix.lower()))
         return path
     from attnviz.drawing.tables import maps_bytes
 

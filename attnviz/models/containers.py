@@ -40,7 +40,7 @@ def read_arrays(path: Path, names: set[str]) -> dict[str, NDArray[Any]]:
     Strings in a safetensors file's metadata count as JSON arrays (``meta`` as one string).
     """
     check_file(path)
-    read = _read_npz if path.suffix == ".npz" else _read_safetensors
+    read = _read_npz if path.suffix.lower() == ".npz" else _read_safetensors
     with _refusing(path):
         return read(path, names)
 
@@ -112,7 +112,7 @@ def _refusing(path: Path) -> Iterator[None]:
 
 
 def _listing(path: Path) -> list[str]:
-    if path.suffix == ".npz":
+    if path.suffix.lower() == ".npz":
         with zipfile.ZipFile(path) as archive:
             listed = []
             for name, info in _members(archive).items():

@@ -102,6 +102,9 @@ def test_layer_and_head_axes_are_not_swapped(tmp_path: Path, good) -> None:
     assert np.array_equal(capture[head], good["attentions"][2, 1])
     assert len(capture.layout) == 6
     assert capture.inputs.sides["encoder"].keys.special == (False, False, True, False)
+    capitals = (tmp_path / "x.npz").rename(tmp_path / "X.NPZ")  # as some systems name them
+    assert np.array_equal(av.read(capitals)[head], capture[head])
+    assert av.write_capture(capture, tmp_path / "Y.NPZ").read_bytes()[:2] == b"PK"
 
 
 def test_kind_of_the_maps(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def _file(path: Path) -> FileCheck:
     try:
         fields = source.fields
     except InputError as error:
-        if path.suffix != JSON or "is damaged" not in str(error):
+        if path.suffix.lower() != JSON or "is damaged" not in str(error):
             raise
         return _made(path, source.format, [damaged(error, str(path))], None, 1)
     wrong = list(find_problems(fields))

@@ -55,9 +55,9 @@ Array = NDArray[Any]
 
 def read_fields(path: Path, document: Any = None) -> dict[str, Array]:
     """Return the fields of a file that the format knows, as arrays; ``document``: of JSON."""
-    if path.suffix == JSON:
+    if path.suffix.lower() == JSON:
         return _document_fields(read_document(path) if document is None else document, path)
-    if path.suffix not in SUFFIXES:
+    if path.suffix.lower() not in SUFFIXES:
         raise InputError(f"cannot read {path}: recorded attention is .npz or .safetensors")
     fields = read_arrays(path, names())
     if not fields.keys() & {*PLAIN, *BY_KIND}:
