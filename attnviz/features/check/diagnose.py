@@ -218,10 +218,9 @@ class Doctor:
         return False
 
     def _confused(self, keys: Tensor, values: Tensor, named: list[str]) -> bool:
-        items = self._items(keys[0, 0])
-        positions = self._positions(keys[0, 0])
-        several = len(set(items.tolist())) > 1
-        if several and len(set(positions.tolist())) == 1:
+        tokens = max(keys[:, 0], key=lambda of_map: len(set(of_map.tolist())))  # of some map most
+        several = len(set(self._items(tokens).tolist())) > 1
+        if several and len(set(self._positions(tokens).tolist())) == 1:
             self._bug(
                 "batch_first", "X",
                 "tokens attend to the same position of the other items of the batch",
@@ -233,7 +232,7 @@ class Doctor:
                 "view", "Q, K, V", "a map has keys of several items of the batch",
                 "view to [B, T, H, d], then transpose(1, 2); only then merge B and H",
             )  # fmt: skip
-        elif len(set(keys[0, 0].tolist())) == 1:
+        elif len(set(tokens.tolist())) == 1:
             self._bug(
                 "heads", "Q, K, V",
                 "the heads of one token attend to each other, and no token to another",
