@@ -29,7 +29,7 @@ def made(make: Any, d_model: int, heads: int) -> nn.Module:
 @pytest.fixture(autouse=True)
 def few_tokens(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Five queries and seven keys of cross-attention: each token is a run of the module."""
-    if "slow" not in request.keywords:
+    if request.node.get_closest_marker("slow") is None:
         monkeypatch.setattr(calls, "LENGTH", 5)
         monkeypatch.setattr(calls, "SOURCE_LENGTH", 7)
 
