@@ -624,6 +624,7 @@ def test_every_size_works_in_every_view(shared: Opened, sizes, name: str) -> Non
     if name == "many":
         shared.go("view=overview")
         assert shared.page.locator("#overview-tiles button").count() < 200, "folded"
+        shared.go("view=map")
         shared.click("#all-on")
         assert shared.text("#on-count") == "1,024 of 1,024 on"
         assert "on=*" in shared.hash().replace("%2A", "*")

@@ -15,10 +15,12 @@ from attnviz.features.ablation.result import Ablation
 from tests.corpus.gold import results as gold
 from tests.features.view.test_view import HOSTILE
 from tests.features.view.test_view_page import near
-from tests.repeated import REPEATED as TEXTS
+from tests.repeated import REPEATED
 from tests.viewing import Opened, accessible, opened
 
 pytestmark = pytest.mark.slow
+
+TEXTS = (*REPEATED, *(text.replace("The ", "A ") for text in REPEATED))  # enough for intervals
 
 SYNTAX = gold.syntax(
     "demo-gpt2",
