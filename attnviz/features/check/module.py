@@ -29,7 +29,7 @@ from attnviz.errors import InputError, UsageError
 from attnviz.features.check.anatomy import Attention, as_batch, back_to_projection, is_rotated
 from attnviz.features.check.trace import Node, Recorded, factors, in_double
 
-BATCH, LENGTH, SOURCE_LENGTH = 2, 7, 9  # B, T and S; no two sizes of a call are alike
+BATCH, LENGTH, SOURCE_LENGTH = 2, 7, 9  # B, T and S
 
 _WIDTH = (
     "d_model", "embed_dim", "hidden_size", "dim", "n_embd", "emb_dim", "d_in", "embedding_dim",
@@ -204,7 +204,10 @@ def _subject(module: nn.Module, x: Any, context: Any, width: int | None) -> Subj
         )
 
     def draw(length: int) -> Tensor:
-        return torch.randn(BATCH, length, width or 0, generator=generator, dtype=torch.float64)
+        """Draw [B, T, D], with another T where it divides D: no size of a call is H or d."""
+        size = width or 0
+        length = next(n for n in (length, length + 4, length + 6) if size % n or n > length + 4)
+        return torch.randn(BATCH, length, size, generator=generator, dtype=torch.float64)
 
     sequence_first = getattr(module, "batch_first", True) is False
     notes = ["called with [T, B, D], since batch_first is False"] if sequence_first else []

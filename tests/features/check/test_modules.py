@@ -70,9 +70,9 @@ def test_names_hold_at_other_sizes(sizes: tuple[int, int]) -> None:
         assert bug in [found.name for found in av.check(made(make, *sizes)).bugs], name
 
 
-def test_a_view_is_named_with_more_heads_than_tokens() -> None:
-    """The first map is then of one token alone, as where heads of a token meet."""
-    for heads in (6, 12):
+def test_a_view_is_named_with_as_many_heads_as_tokens_and_more() -> None:
+    """A map, and with as many each, would be of one token alone, as where heads of a token meet."""
+    for heads in (5, 6, 12):
         (found,) = av.check(made(WRONG["view"][0], 6 * heads, heads)).bugs
         assert found.name == "view"
         (found,) = av.check(made(WRONG["heads"][0], 6 * heads, heads)).bugs
