@@ -20,7 +20,7 @@ PACKAGE = TESTS.parent / "attnviz"
 
 CEILINGS = {
     "modules": 500,
-    "lines of the package": 117_017,
+    "lines of the package": 117_032,
     "lines of tests": 73_924,
     "vague names": 394,
 }

@@ -23,7 +23,7 @@ from attnviz.corpus.executors import Processes
 from attnviz.errors import AttnvizError, ModelError
 from attnviz.interventions.metrics import KL
 from attnviz.interventions.sweep import affordable
-from attnviz.models.limits import beyond
+from attnviz.models.limits import batch_factor, beyond
 from attnviz.scoring.observe import ScoreObserver
 from tests.pretending import COUNTS, pretending
 
@@ -303,7 +303,7 @@ def test_batches_and_room_are_those_of_the_device(sources: Any) -> None:
     here, there = sources("llama", "cpu"), sources("llama", "cuda:0")
     with pretending(), pytest.MonkeyPatch.context() as patch:
         patch.setattr("attnviz.models.limits.physical_memory", lambda: 1 << 20)
-        assert (here.info.batch_factor, there.info.batch_factor) == (1, 8)
+        assert [batch_factor(source.info.device) for source in (here, there)] == [1, 8]
         assert affordable(here, KL) == 128 < affordable(there, KL)
         assert "of cuda:0, 17.2 GB" in beyond(1 << 34, device="cuda:0")
 

@@ -20,7 +20,7 @@ from attnviz.models.recorded import arrays, other_tools
 from attnviz.models.recorded.arrays import ArrayOptions
 from attnviz.models.recorded.other_tools import Imported, Sequences
 from attnviz.models.recorded.reading import Stored
-from attnviz.models.recorded.validator import find_problems, refuse
+from attnviz.models.recorded.validator import refuse
 
 _PLAIN = ArrayOptions()
 
@@ -70,7 +70,7 @@ def read_items(path: Path) -> Iterator[Capture | InputError]:
         source = other_tools.open_recording(path)
         count = source.items
         if isinstance(source, Stored):  # what is wrong with all of its items is said once
-            refuse(find_problems(source.fields), str(path))
+            refuse(source.problems, str(path))
     except InputError as error:
         yield error
         return

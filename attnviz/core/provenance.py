@@ -93,15 +93,6 @@ class SourceInfo:
         """Whether its weights were drawn at random."""
         return self.backend == "untrained" or self.exactness.startswith(RANDOM)
 
-    @property
-    def batch_factor(self) -> int:
-        """How many times as many texts as on a CPU run together, by a GPU's memory, free or not."""
-        if not self.device.startswith("cuda"):
-            return 1
-        import torch
-
-        return max(1, min(16, torch.cuda.mem_get_info(self.device)[1] >> 32))
-
 
 _LONGEST = 200
 """Characters of an argument; texts that are longer are cut."""

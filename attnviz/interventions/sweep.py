@@ -24,7 +24,7 @@ from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs, padded
 from attnviz.core.source import Cut, Donor, ForwardRequest, Gate, Output, Source, Start
 from attnviz.interventions.metrics import Metric
-from attnviz.models.limits import memory_of
+from attnviz.models.limits import batch_factor, memory_of
 from attnviz.scoring.select import Group
 from attnviz.scoring.user_measures import Outputs, UserFill
 
@@ -163,7 +163,7 @@ def affordable(source: Source, metric: Metric) -> int:
     """How many tokens may run at once in :data:`MEMORY`, or in an eighth of what there is."""
     width = 64 * 64  # states, feed-forward parts and attention, generously
     vocabulary = 3 * (source.vocab_size or 0) if metric.logits else 0
-    factor = source.info.batch_factor
+    factor = batch_factor(source.info.device)
     memory = min(memory_of(source.info.device) // 8, MEMORY * factor)
     return int(min(max(memory // (4 * (width + vocabulary)), 128), 8192 * factor))
 

@@ -228,9 +228,19 @@ def memory_of(device: str) -> int:
         return physical_memory()
     import torch
 
-    from attnviz.core.arrays.on_torch import BYTES, at_once
+    from attnviz.core.arrays.on_torch import free_memory
 
-    return at_once(torch.empty(0, device=device), 1 << 60) * BYTES
+    free = free_memory(torch.device(device))
+    return physical_memory() if free is None else free
+
+
+def batch_factor(device: str) -> int:
+    """How many times as many texts as on a CPU run together, by a GPU's memory, free or not."""
+    if not device.startswith("cuda"):
+        return 1
+    import torch
+
+    return max(1, min(16, torch.cuda.mem_get_info(device)[1] >> 32))
 
 
 def beyond(needed: float, part: int = 2, device: str = "cpu") -> str:

@@ -115,7 +115,8 @@ class Recorder:
         self._allowed: list[dict[Site, NDArray[np.bool_]]] = [{} for _ in self._batch]
         self._unselected: list[dict[Site, NDArray[np.bool_]]] = [{} for _ in self._batch]
         self._sinks: set[Site] = set()
-        self._mask: tuple[Any, ...] | None = None  # of the last block, often the next layer's too
+        # where the last block's queries may look, on the host: often the next layer's too
+        self._mask: tuple[Array | None, NDArray[np.bool_]] | None = None
         self._empty: dict[int, int] = defaultdict(int)
 
     def observe(self, rows: Rows) -> None:
@@ -123,9 +124,10 @@ class Recorder:
         if self._requested is not None and rows.site not in self._requested:
             return
         _, heads, count, width = rows.weights.shape
-        if self._mask is None or self._mask[:3] != (id(rows.allowed), count, width):
-            self._mask = (id(rows.allowed), count, width, to_numpy(rows.mask), rows.allowed)
-        allowed = self._mask[3]
+        last = self._mask
+        if last is None or last[0] is not rows.allowed or last[1].shape[2:] != (count, width):
+            last = self._mask = rows.allowed, to_numpy(rows.mask)
+        allowed = last[1]
         weights_of, indices = rows.weights, self._requested and self._requested[rows.site]
         if indices and len(indices) < heads:
             listed = self._kept[rows.site] = tuple(sorted(indices))

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-BYTES = 64
+_BYTES = 64
 """Taken for each number of a block: it, and what is worked out of it."""
 
 xp = torch
@@ -108,15 +108,20 @@ def doubles(x: Tensor) -> Tensor:
     return (x if largest_float(x) == torch.float64 else x.cpu()).double()
 
 
+def free_memory(device: torch.device) -> int | None:
+    """Bytes that are free on a GPU, those too that torch keeps for itself; None on a CPU."""
+    if device.type == "cuda":
+        reserved = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + reserved
+    if device.type == "mps":
+        return torch.mps.recommended_max_memory() - torch.mps.current_allocated_memory()
+    return None
+
+
 def at_once(like: Tensor, limit: int) -> int:
     """How many numbers to work on at a time where ``like`` is: by the memory that is free there."""
-    free, device = None, like.device
-    if device.type == "cuda":
-        free = torch.cuda.mem_get_info(device)[0]
-        free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    elif device.type == "mps":
-        free = torch.mps.recommended_max_memory() - torch.mps.current_allocated_memory()
-    return limit if free is None else min(limit, free // BYTES)
+    free = free_memory(like.device)
+    return limit if free is None else min(limit, free // _BYTES)
 
 
 def column_sums(x: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from attnviz.models.recorded.arrays import ArrayOptions
 from attnviz.models.recorded.format import JSON
 from attnviz.models.recorded.other_tools import open_recording
 from attnviz.models.recorded.reading import Stored, read_item
-from attnviz.models.recorded.validator import damaged, find_in_weights, find_problems
+from attnviz.models.recorded.validator import damaged, find_in_weights
 
 D_MODEL, HEADS = 24, 4
 """Sizes of a module that is made from its class: d = 6, and no two sizes of a call are alike."""
@@ -123,7 +123,7 @@ def _file(path: Path) -> FileCheck:
         if path.suffix.lower() != JSON or "is damaged" not in str(error):
             raise
         return _made(path, source.format, [damaged(error, str(path))], None, 1)
-    wrong = list(find_problems(fields))
+    wrong = list(source.problems)
     wrong += find_in_weights(fields) if wrong else ()
     captures: list[Capture] = []
     for item in range(0 if wrong else source.items):

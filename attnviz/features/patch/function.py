@@ -38,7 +38,7 @@ from attnviz.features.patch.runs import Function, PairMetric, metric_of
 from attnviz.features.patch.settings import PatchSettings
 from attnviz.features.patch.sweep import WHOLE, key_heads, no_roles, positions, targets, trials
 from attnviz.features.patch.words import notes
-from attnviz.models.limits import memory_of
+from attnviz.models.limits import batch_factor, memory_of
 from attnviz.scoring.select import read_groups
 from attnviz.scoring.user_measures import FILLS, given_fill, given_metric
 
@@ -431,5 +431,6 @@ def affordable(source: Source) -> int:
     readout = source.readout()
     last_only = readout.table is not None and readout.head is None  # the LM head at one position
     token_bytes = 4 * (64 * 64 + (0 if last_only else 3 * vocabulary))
-    memory = memory_of(source.info.device)
-    return int(min(max(memory // (8 * token_bytes), 256), 4096 * source.info.batch_factor))
+    device = source.info.device
+    limit = 4096 * batch_factor(device)
+    return int(min(max(memory_of(device) // (8 * token_bytes), 256), limit))

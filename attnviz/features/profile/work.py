@@ -32,6 +32,7 @@ from attnviz.features.profile.tally import (
     Watching,
 )
 from attnviz.features.profile.tasks import SEGMENT, Piece, ProfileTask, mixed
+from attnviz.models.limits import batch_factor
 from attnviz.scoring.observe import ProgressObserver, ScoreObserver, Watch, observe
 from attnviz.scoring.totals import Sums
 
@@ -253,7 +254,7 @@ class Worker:
         lengths = [window.inputs.length for window in prepared]
         self._done, is_long = 0, max(lengths, default=0) >= LONG_WINDOW
         self._token = 1 / sum(lengths) if is_long else 0.0
-        factor = self._source.info.batch_factor
+        factor = batch_factor(self._source.info.device)
         for batch in batches(
             prepared, _length, _BATCH_TOKENS * factor, window=len(prepared) + 1,
             largest=LARGEST_BATCH * factor,

@@ -76,9 +76,14 @@ class Stored:
         batches = [self.fields[name] for name in (*PLAIN, *BY_KIND) if name in self.fields]
         return int(batches[0].shape[1]) if batches and batches[0].ndim == 5 else 1
 
+    @cached_property
+    def problems(self) -> tuple[FileProblem, ...]:
+        """What is wrong with the fields, whichever item is read."""
+        return tuple(find_problems(self.fields))
+
     def capture(self, item: int | None = None, *, sinks: bool = False) -> Capture:
         """Return one item; InputError for the first of its problems."""
-        refuse(find_problems(self.fields), str(self.path))
+        refuse(self.problems, str(self.path))
         read = read_item(self.path, self.fields, item, sinks=sinks)
         if isinstance(read, Capture):
             return read
