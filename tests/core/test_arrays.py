@@ -54,11 +54,9 @@ def functions(module: ModuleType) -> set[str]:
 
 
 def test_both_have_the_same_functions() -> None:
-    assert (
-        functions(on_numpy)
-        == functions(on_torch)
-        == {*CALLS, *NAMED, "dropout", "address", "together"}
-    )
+    both = {*CALLS, *NAMED, "dropout", "address", "together"}
+    assert functions(on_numpy) == both
+    assert functions(on_torch) == both | {"free_memory"}  # of a device, which NumPy has not
 
 
 def close(ours: Any, theirs: Any) -> None:
