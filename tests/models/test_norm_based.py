@@ -19,7 +19,6 @@ from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import Rows, Source
 from attnviz.errors import InputError, ModelError, UsageError
-from attnviz.models import pretrained
 from attnviz.models.controls import FreshConfig
 from attnviz.models.demo import DEMOS
 from attnviz.models.norm_based import with_quantity
@@ -114,10 +113,10 @@ def test_trained_models(
 
 @pytest.mark.parametrize("quantity", ["norm", "norm-residual", "norm-residual-ln"])
 @pytest.mark.parametrize("family", ["bert", "llama", "t5", "bart", "gpt_oss", "deepseek_v3"])
-def test_hooked_models(family: str, quantity: str, folders: Any) -> None:
+def test_hooked_models(family: str, quantity: str, loaded: Any) -> None:
     if quantity.endswith("ln") and family not in ("bert", "bart"):
         return
-    source = pretrained.load(str(folders(family, GAIN.get(family, 3.0))), backend="hooked")
+    source = loaded(family, GAIN.get(family, 3.0), words=True)
     hooked_only(source)
     check(source, inputs_of(source, LONG, SHORT), quantity)
 
