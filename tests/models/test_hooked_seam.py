@@ -26,6 +26,7 @@ from tests.models.tiny import (
     SEQ2SEQ,
     SHORT,
     SIZES,
+    WORDLESS,
     Folders,
     hooked_only,
     inputs_of,
@@ -122,9 +123,11 @@ def test_minilm_has_no_head_for_words(minilm: str) -> None:
 # --- W_O ---------------------------------------------------------------------------------------
 
 NAMES = {
-    "gpt2": "h.{}.attn.c_proj", "bert": "encoder.layer.{}.attention.output.dense",
-    "modernbert": "layers.{}.attn.Wo", "llama": "layers.{}.self_attn.o_proj",
-    "gpt_neox": "layers.{}.attention.dense", "opt": "decoder.layers.{}.self_attn.out_proj",
+    "gpt2": "transformer.h.{}.attn.c_proj",
+    "bert": "bert.encoder.layer.{}.attention.output.dense",
+    "modernbert": "model.layers.{}.attn.Wo", "llama": "model.layers.{}.self_attn.o_proj",
+    "gpt_neox": "gpt_neox.layers.{}.attention.dense",
+    "opt": "model.decoder.layers.{}.self_attn.out_proj",
     "distilbert": "transformer.layer.{}.attention.out_lin",
 }  # fmt: skip
 
@@ -133,9 +136,9 @@ NAMES = {
 def test_the_output_projection_is_the_one_in_the_checkpoint(
     family: str, folders: Folders, loaded: Any
 ) -> None:
-    source = loaded(family)
+    source = loaded(family, words=family not in WORDLESS)
     hooked_only(source)
-    stored = load_file(folders(family) / "model.safetensors")
+    stored = load_file(folders(family, words=family not in WORDLESS) / "model.safetensors")
     for site in source.layout.sites:
         found = source.output(site)
         name = NAMES[family].format(site.layer)
@@ -148,7 +151,7 @@ def test_the_output_projection_is_the_one_in_the_checkpoint(
 
 @pytest.mark.parametrize("family", ["t5", "bart", "marian", "albert", "gpt_oss"])
 def test_every_layer_of_every_kind_has_its_projection(family: str, loaded: Any) -> None:
-    source = loaded(family)
+    source = loaded(family, words=family not in WORDLESS)
     hooked_only(source)
     weights = [source.output(site).weight for site in source.layout.sites]
     assert all(weight is not None for weight in weights)
@@ -194,7 +197,7 @@ def test_no_projection_where_it_does_not_give_what_it_should(
 
 @pytest.mark.parametrize("family", SINGLE)
 def test_passes_begin_at_every_layer_of_a_single_stack(family: str, loaded: Any) -> None:
-    source = loaded(family)
+    source = loaded(family, words=family not in WORDLESS)
     hooked_only(source)
     (kind,) = source.layout.kinds
     assert source.start_kind == kind
@@ -227,7 +230,7 @@ def test_states_are_those_that_transformers_returns(
 
 @pytest.mark.parametrize("family", ["albert", "bart"])
 def test_where_a_pass_cannot_begin(family: str, loaded: Any) -> None:
-    source = loaded(family)
+    source = loaded(family, words=family not in WORDLESS)
     assert source.start_kind is None
     if family == "albert":  # one layer that runs several times
         with pytest.raises(ModelError, match="no plain list of layers that run one after the oth"):
@@ -237,7 +240,7 @@ def test_where_a_pass_cannot_begin(family: str, loaded: Any) -> None:
 
 
 def test_an_eager_model_begins_at_a_layer_where_nobody_watches(loaded: Any) -> None:
-    source = loaded("gpt_neo")
+    source = loaded("gpt_neo", words=True)
     assert source.start_kind is None
     batch = batch_of(source)
     whole = ran(source, batch, states=True)
@@ -323,7 +326,7 @@ def test_gradients_with_checkpointing_and_caches_switched_on(folders: Folders, l
 
 
 def test_sinks_are_part_of_every_row(loaded: Any) -> None:
-    source = loaded("gpt_oss")
+    source = loaded("gpt_oss", words=True)
     seen: list[Rows] = []
 
     class Keeper:

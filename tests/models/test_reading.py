@@ -16,7 +16,7 @@ from attnviz.core.prompt import Prompt
 from attnviz.core.source import Rows, Source
 from attnviz.core.weights import Normalization
 from attnviz.models.controls import FreshConfig
-from tests.models.tiny import GAIN, LONG, hooked_only, ran
+from tests.models.tiny import GAIN, LONG, WORDLESS, hooked_only, ran
 
 LEARNED = ("gpt2", "opt")
 PLAIN = (*LEARNED, "bert", "electra", "distilbert", "roberta")
@@ -28,7 +28,6 @@ NOTHING = {
     "t5": "no plain list of layers",
     "albert": "no plain list of layers",
 }
-WORDLESS = ("distilbert", "albert")
 
 
 def tiny(name: str, loaded: Any) -> Source:
