@@ -81,11 +81,12 @@ def loaded(folders: Any) -> Callable[..., Any]:
 @pytest.fixture(scope="session")
 def eager(read_once: set[str]) -> Callable[..., Any]:
     """A function from a folder and an automatic class to transformers' own model, read once."""
+    import torch
     import transformers
 
     @cache
     def model(folder: Path | str, kind: str = "AutoModel") -> Any:
-        built = getattr(transformers, kind).from_pretrained(folder, attn_implementation="eager")
-        return built.eval()
+        how = {"attn_implementation": "eager", "dtype": torch.float32}
+        return getattr(transformers, kind).from_pretrained(folder, **how).eval()
 
     return model
