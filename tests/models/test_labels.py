@@ -25,6 +25,7 @@ from attnviz.core.source import ForwardRequest, Gate
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.ablation import fills
 from attnviz.models import pretrained
+from attnviz.models.hooked import labels
 
 WORDS = ["the", "a", "movie", "film", "was", "is", "good", "bad", "great", "awful", "cat", "sat",
          "on", "mat", "positive", "negative"]  # fmt: skip
@@ -347,7 +348,12 @@ def test_a_head_of_another_kind_is_refused_by_name(tmp_path: Path) -> None:
     assert hidden.metric == "hidden"
 
 
-def test_maps_of_a_classifier_stay_with_the_native_backend(made: Callable[[str], Made]) -> None:
-    name, _ = made("bert")
-    assert av.capture(TEXT, model=name).source.backend == "native"
-    assert av.logits(TEXT, model=name, answer="pos").source.backend == "hooked"
+def test_maps_of_a_classifier_stay_with_the_native_backend_and_its_labels_are_read_once(
+    made: Callable[[str], Made], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = pretrained.load.__wrapped__(made("bert")[0])  # type: ignore[attr-defined]
+    assert av.capture(TEXT, model=source).source.backend == "native"
+    assert av.logits(TEXT, model=source, answer="pos").source.backend == "hooked"
+    monkeypatch.delattr(labels, "load_labels")
+    assert av.logits(OTHER, model=source, answer="pos").source.backend == "hooked"
+    assert av.ablate(TEXT, model=source, answer="pos", select="0.1", method="zero").effects
