@@ -166,7 +166,7 @@ def diagonal(w: Array, p: Pair) -> Array:
                 continue
             first = not any(not p.query_special[k] for k in range(i))
             rest = 1 - w[h, i, [j for j in range(width) if p.sink(j)]].sum()
-            if rest < 0.1:
+            if rest < 0.1 or not w[h, i].any():  # a row without keys draws none
                 continue
             own = w[h, i, free] / rest
             later = [

@@ -99,18 +99,16 @@ def test_the_same_command_gives_the_same_bytes_on_another_day(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    suffixes = "json", "csv", "png", "svg", "pdf", "html"
-    asked = [
-        "lens", TEXT, "--position", "-1", "-q",
-        *(word for end in suffixes for word in ("-o", f"x.{end}")),
-    ]  # fmt: skip
+    suffixes = "json", "csv", "html", "png", "svg", "pdf"
     files = []
-    for epoch in (EPOCH, EPOCH, str(int(EPOCH) + 86_400)):
+    for epoch, count in ((EPOCH, 6), (EPOCH, 6), (str(int(EPOCH) + 86_400), 3)):
+        outs = (word for end in suffixes[:count] for word in ("-o", f"x.{end}"))
         monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
-        assert main(asked) == 0
+        assert main(["lens", TEXT, "--position", "-1", "-q", *outs]) == 0
         files.append({end: Path(f"x.{end}").read_bytes() for end in suffixes})
     assert files[0] == files[1]
-    assert all(files[0][end] != files[2][end] for end in suffixes), "the day is in each"
+    # the day is in each; in pictures it was looked for above
+    assert all(files[0][end] != files[2][end] for end in suffixes[:3])
     assert f"attnviz lens '{TEXT}' --position -1 -q -o x.json" in files[0]["json"].decode()
 
 

@@ -57,8 +57,9 @@ def threads() -> Callable[[int], tuple[int, float]]:
     return do
 
 
-def modules() -> Callable[[str], bool]:
-    return lambda name: name in sys.modules
+def there() -> Callable[[str], str | None]:
+    """Whether a module is loaded, or what a variable of the environment is."""
+    return lambda name: "loaded" if name in sys.modules else os.environ.get(name)
 
 
 def process() -> Callable[[float], int]:

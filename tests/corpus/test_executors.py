@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from attnviz.core.threads import ASKED
 from attnviz.corpus.executors import Inline, Processes, WorkerFailure
 from attnviz.corpus.running import answered
 from attnviz.errors import AttnvizError, InputError
@@ -118,7 +119,6 @@ def test_a_process_that_cannot_be_started(monkeypatch) -> None:
         Processes(tasks.squares, 2)
 
 
-@pytest.mark.usefixtures("started")
 def test_one_thread_and_the_same_bits_everywhere() -> None:
     import torch
 
@@ -136,10 +136,14 @@ def test_one_thread_and_the_same_bits_everywhere() -> None:
 
 
 @pytest.mark.usefixtures("started")
-def test_workers_load_what_they_need_and_no_more() -> None:
-    with Processes(tasks.modules, 1) as several:
-        loaded = dict(several.run(["torch", "numpy", "tests.corpus.tasks"]))
-    assert loaded == {"torch": False, "numpy": False, "tests.corpus.tasks": True}
+def test_workers_load_what_they_need_and_have_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ASKED:
+        monkeypatch.delenv(variable, raising=False)
+    with Processes(tasks.there, 1) as several:
+        found = dict(several.run(["torch", "numpy", "tests.corpus.tasks", *ASKED]))
+    assert found == {
+        "torch": None, "numpy": None, "tests.corpus.tasks": "loaded", **dict.fromkeys(ASKED, "1")
+    }  # fmt: skip
 
 
 def test_what_is_not_waited_for_is_dropped() -> None:

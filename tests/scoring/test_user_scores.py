@@ -6,7 +6,6 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +14,13 @@ import torch
 
 import attnviz as av
 from attnviz.cli import main
-from attnviz.corpus.executors import Processes
 from attnviz.errors import UsageError
 from attnviz.scoring import plugins, roles, scores
 from attnviz.scoring.roles import ROLES, SHOWN
 from attnviz.scoring.scores import SCORES
 
 TEXT = "The keys to the cabinet are on the table and the cat sat on a mat"
+ARTICLES = ("the", "a", "an", "one", "this", "that")
 PLUGIN = """
 import attnviz as av
 
@@ -198,8 +197,8 @@ def test_results_are_read_where_the_role_is_not_registered(plugin: Path, tmp_pat
 def test_the_command_line_runs_a_plugin_in_every_process(
     plugin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    texts = Path(__file__).parents[2] / "sample_inputs" / "sentences.txt"
-    states = []
+    texts, states = tmp_path / "texts.txt", []
+    texts.write_text("".join(f"The cat sat on {article} mat.\n" for article in ARTICLES))
     for jobs in ("1", "2"):
         out = tmp_path / f"{jobs}.profile"
         states.append(out)
@@ -211,22 +210,12 @@ def test_the_command_line_runs_a_plugin_in_every_process(
     one, two = (av.read(state) for state in states)
     assert one == two
     assert one.heads[0].estimates["articles"].low is not None
+    assert {"articles", "first_half"} <= set(two.heads[0].estimates)
     for name in ("articles", "first_half"):
         scores._REGISTERED.pop(name, None)
         roles._REGISTERED.pop(name, None)
     assert main(["show", str(states[0])]) == 2
     assert "the score articles (my_scores.articles)" in capsys.readouterr().err
-
-
-def users_scores() -> Callable[[int], list[str]]:
-    """The set-up of a worker process."""
-    return lambda task: [one.name for one in SCORES.values() if one.user]
-
-
-def test_every_worker_process_knows_what_is_registered(plugin: Path) -> None:
-    av.load_plugins(plugin)
-    with Processes(users_scores, 1) as workers:
-        assert [answer for _, answer in workers.run([0])] == [["articles", "first_half"]]
 
 
 def test_plugins_that_cannot_be_loaded_say_why(

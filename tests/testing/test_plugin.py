@@ -17,6 +17,7 @@ from attnviz.testing.plugin import RUNNING
 from tests import ROOT
 
 pytest_plugins = ["pytester"]
+pytestmark = pytest.mark.usefixtures("remembering")
 
 TESTS = """
 from attnviz.testing import assert_role, assert_same_heads

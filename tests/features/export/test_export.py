@@ -142,13 +142,13 @@ def test_standard_input_and_limit(tmp_path: Path, monkeypatch) -> None:
 
 
 def test_going_on_with_a_larger_limit(tmp_path: Path) -> None:
-    source = written(tmp_path / "s.txt", *(f"a b c {'d ' * (n % 5)}{n}" for n in range(30)))
+    source = written(tmp_path / "s.txt", *(f"a b c {'d ' * (n % 5)}{n}" for n in range(9)))
     out = tmp_path / "maps"
-    export(source, out, {"jobs": 1, "limit": 7})
+    export(source, out, {"jobs": 1, "limit": 4})
     more = export(source, out)
-    assert (more.kept, more.pictures, more.inputs) == (7 * 6, 23 * 6, 30)
+    assert (more.kept, more.pictures, more.inputs) == (4 * 6, 5 * 6, 9)
     again = export(source, out)
-    assert (again.kept, again.pictures) == (180, 0)
+    assert (again.kept, again.pictures) == (54, 0)
 
 
 def test_recorded_attention(tmp_path: Path) -> None:
@@ -219,13 +219,13 @@ def test_every_kind_of_picture(tmp_path: Path, format: str) -> None:
     style = {"dpi": 50, "values": format == "png", "hide": "labels" * (format == "svg")}
     out = tmp_path / "maps"
     done = export(
-        source, out, layout=",".join(paths.LAYOUTS), select="*.0-1", **style,
+        source, out, layout=",".join(paths.LAYOUTS), select="*.1", **style,
         format=f"{format},safetensors",
     )  # fmt: skip
     found = {path.name for path in (out / "0001-the-keys-to-the").iterdir()}
-    pictures = {"L00H00", "L00H01", "L01H00", "L01H01", "L00", "L01", "grid", "overview"}
+    pictures = {"L00H01", "L01H01", "L00", "L01", "grid", "overview"}
     assert found == {f"{name}.{format}" for name in pictures} | {"weights.safetensors"}
-    assert done.pictures == 9
+    assert done.pictures == 7
     starts = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
     assert all(p.read_bytes().startswith(starts[format]) for p in out.glob(f"*/*.{format}"))
 
@@ -276,7 +276,7 @@ def test_padding_and_batches_do_not_change_maps(minilm: str, monkeypatch) -> Non
     heads = frozenset(source.layout)
     items = [
         corpus.Text(n + 1, f"x:{n}", av.Prompt(f"{'the keys to a cabinet ' * n} are lost ."))
-        for n in range(9)
+        for n in (0, 1, 2, 6)
     ]
 
     def ran() -> dict[int, scored.Scored]:
@@ -297,7 +297,7 @@ def test_padding_and_batches_do_not_change_maps(minilm: str, monkeypatch) -> Non
     one_by_one = partial(corpus.batches, largest=1)
     monkeypatch.setattr(scored, "batches", one_by_one)
     alone = ran()
-    assert sizes == [9] + [1] * 9
+    assert sizes == [4] + [1] * 4
     for number, one in alone.items():
         many = together[number]
         assert many.capture.inputs == one.capture.inputs
@@ -377,7 +377,7 @@ def test_the_pictures_show_the_weights(tmp_path: Path) -> None:
 
 
 def test_workers_draw_the_same_files(tmp_path: Path) -> None:
-    source = written(tmp_path / "s.txt", *(f"the keys {'to ' * (n % 7)}{n}" for n in range(12)))
+    source = written(tmp_path / "s.txt", *(f"the keys {'to ' * (n % 4)}{n}" for n in range(5)))
     for jobs in (1, 2):
         export(source, tmp_path / str(jobs), {"jobs": jobs}, layout="heads,grid")
     one, two = (

@@ -111,9 +111,9 @@ REPEATED = "the cat river moon stone bread the cat river moon stone"
 
 @cache
 def random_model(seed: int, vocabulary: int) -> Any:
-    """256 heads with large weights that have learned nothing."""
+    """128 heads with large weights that have learned nothing."""
     config = transformers.GPT2Config(
-        n_layer=16, n_head=16, n_embd=128, n_positions=64, vocab_size=vocabulary,
+        n_layer=8, n_head=16, n_embd=128, n_positions=64, vocab_size=vocabulary,
         initializer_range=0.3, bos_token_id=None, eos_token_id=None,
     )  # fmt: skip
     torch.manual_seed(seed)

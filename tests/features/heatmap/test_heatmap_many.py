@@ -102,9 +102,9 @@ def test_a_cell_is_the_largest_weight_or_the_sum_of_its_tile(whole: np.ndarray, 
 
 
 def test_a_part_is_shown_token_by_token(whole: np.ndarray) -> None:
-    picture = av.heatmap(TEXT, "0.1", model=MODEL, rows="2000-2040", keys="1990-2040")
+    picture = av.heatmap(TEXT, "0.1", model=MODEL, rows="2000-2010", keys="1995-2010")
     ((_, cells, sides),) = picture.maps
-    expected = whole[2000:2041, 1990:2041]
+    expected = whole[2000:2011, 1995:2011]
     np.testing.assert_allclose(np.ma.filled(cells, 0), expected, rtol=0, atol=1e-6)
     assert sides.queries.texts[0] == TEXT.split()[2000]
     assert picture.cells == ""

@@ -13,6 +13,7 @@ import pytest
 
 from attnviz.features.mcp.results import MOST, tokens
 from tests import ROOT
+from tests.repeated import REPEATED
 
 pytest.importorskip("mcp")
 
@@ -47,6 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (found / "model" / "config.json").symlink_to(ROOT / "attnviz/models/demo/demo-bert/config.json")
     for name in ("sentences.txt", "treebank.conllu"):
         (found / name).write_bytes((ROOT / "sample_inputs" / name).read_bytes())
+    (found / "repeated.txt").write_text("\n".join(REPEATED))
     return found
 
 
@@ -94,9 +96,9 @@ def ask(client: Ask) -> Ask:
 
 @pytest.fixture(scope="module")
 def ablated(client: Ask) -> str:
-    """The file of an ablation on repeated random tokens, which several questions are about."""
+    """The file of an ablation on texts that repeat themselves, which questions are about."""
     found = client(
-        "ablate", probe=True, select="1.4, 2.1, 2.4", method="mean, resample, zero"
+        "ablate", texts="repeated.txt", select="1.4, 2.1, 2.4", method="mean, resample, zero"
     ).content[0]
     return re.search(r"File: (\S+)", found.text)[1]
 
@@ -188,15 +190,15 @@ def test_why_bread(ask: Ask) -> None:
 
 
 def test_what_repetition_needs(ask: Ask, ablated: str) -> None:
-    for name, verdict in {"1.4": "needed", "2.1": "small", "2.4": "worse"}.items():
+    for name, verdict in {"1.4": "needed", "2.1": "", "2.4": "depends"}.items():
         assert row(ask("read", file=ablated, select=name), name)["verdict"] == verdict
 
 
 def test_zero_overstates_a_head(ask: Ask, ablated: str) -> None:
-    """7.269 and -0.002 nats, in the typical text: by zero it seems to cost most."""
+    """Figures that no one else computes: with and without the gate of 2.4, in the typical text."""
     found = row(ask("read", file=ablated, select="2.4"), "2.4")
-    assert float(found["zero_effect"]) == pytest.approx(7.269, abs=0.005)
-    assert float(found["mean_effect"]) == pytest.approx(-0.002, abs=0.005)
+    assert float(found["zero_effect"]) == pytest.approx(0.900, abs=0.005)
+    assert float(found["mean_effect"]) == pytest.approx(-0.011, abs=0.005)
 
 
 def test_which_head_carries_the_answer(ask: Ask) -> None:
@@ -279,6 +281,7 @@ REFUSED = [
     ("shapes", {"d_model": 512, "heads": 6}, "head counts that work: 1, 2, 4, 8"),
     ("shapes", {"model": "llama9"}, "did you mean"),
     ("patch", {"clean": "a", "answer": "b"}, "give all three"),
+    ("ablate", {"text": "a b", "probe": True}, "give one of text, texts and probe"),
     ("diff", {"before": "sentences.txt"}, "give before and after"),
     ("nonsense", {}, "choose from heads, look"), ("read", {"file": "sentences.txt"}, "not"),
 ]  # fmt: skip

@@ -37,7 +37,7 @@ from tests.features.patch.planted import DUPLICATE, HEADS, INDUCTION, PREVIOUS, 
 
 ROOT = Path(__file__).parents[3]
 FILE = ROOT / "sample_inputs" / "needles.jsonl"
-SMALL = RetrievalSettings(lengths=(40, 90), depths=(0.0, 0.6, 1.0), count=4)
+SMALL = RetrievalSettings(lengths=(40, 60), depths=(0.0, 0.6, 1.0), count=2)
 
 
 @pytest.fixture(scope="module")
@@ -48,14 +48,14 @@ def demo() -> Any:
 @pytest.fixture(scope="module")
 def found() -> Retrieval:
     """Of demo-gpt2, on few short needles."""
-    return av.retrieval(lengths=[40, 90], depths=[0.0, 0.6, 1.0], count=4, group_size=(2,), draws=2)
+    return av.retrieval(lengths=[30, 50], depths=[0.0, 1.0], count=4, group_size=(2,), draws=1)
 
 
 @pytest.fixture(scope="module")
 def by_hand() -> Retrieval:
     """Of a GPT-2 with one retrieval head among 24, on random ids."""
     return av.retrieval(
-        model=planted(width=48), lengths=[24, 40], depths=[0.0, 0.5, 1.0], count=4,
+        model=planted(width=48), lengths=[24, 40], depths=[0.0, 0.5, 1.0], count=2,
         group_size=(1,), draws=1, seed=1,
     )  # fmt: skip
 
@@ -69,7 +69,7 @@ def test_a_planted_head_copies_every_needle_and_nothing_is_retrieved_without_it(
     assert first.copied.value == first.where_chosen == 1.0
     assert first.weight.value == pytest.approx(1.0, abs=0.01)
     assert by_hand.accuracy.value == 1.0
-    assert by_hand.retrieved == by_hand.needles == 24
+    assert by_hand.retrieved == by_hand.needles == 12
     assert [by_hand.layout.name(one.head) for one in by_hand.retrieval_heads] == [name]
     assert all((one.copied.value or 0) <= 0.1 for one in others)
     (without,) = by_hand.ablations
@@ -160,8 +160,8 @@ class Reference:
 
 def test_scores_are_those_of_an_independent_script(demo: Any) -> None:
     reference = Reference()
-    needles = word_needles(demo, SMALL)[2::6] + file_needles(
-        demo, read_needles(str(FILE)), RetrievalSettings(lengths=(70,), depths=(0.5,), generate=6)
+    needles = word_needles(demo, SMALL)[2::3] + file_needles(
+        demo, read_needles(str(FILE)), RetrievalSettings(lengths=(60,), depths=(0.5,), generate=4)
     )[:2]  # fmt: skip
     assert len(needles) == 6
     kinds = set()
@@ -289,7 +289,7 @@ def test_pieces_of_a_text_advance_whatever_a_model_takes(tmp_path: Path) -> None
 
 def test_a_model_that_generates_nothing_has_the_question_alone(minilm: str) -> None:
     found = av.retrieval(
-        model=minilm, lengths=[40], depths=[0.5], count=6, group_size=(), control=0
+        model=minilm, lengths=[40], depths=[0.5], count=4, group_size=(), control=0
     )
     assert not generates(av.load(minilm))
     assert (found.by, found.retrieved, found.accuracy.value) == ("query", None, None)

@@ -180,12 +180,12 @@ def test_all_heads_know_more_than_one_and_than_untrained_weights(minilm: str, tm
 
 
 def test_what_there_is_no_room_for_is_left_out_and_said(tmp_path, capsys, monkeypatch) -> None:
-    monkeypatch.setattr(combine, "ROOM", 8 * 24 * 12**2 * 20)
-    path = written(tmp_path, 60)
+    monkeypatch.setattr(combine, "ROOM", 8 * 24 * 12**2 * 10)
+    path = written(tmp_path, 30)
     options = ["-m", "demo-bert", "--also", "combined,trees", "--control", "1", "-q"]
     assert main(["syntax", str(path), *options]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "of 30 sentences were not trained on" in out
+    assert "of 15 sentences were not trained on" in out
     assert "chain of neighbours" in out
     assert "all heads, untrained" in out
     assert "all heads, shuffled" in out
