@@ -21,6 +21,7 @@ from typing import Any
 
 import hypothesis
 import pytest
+import typer
 
 from attnviz.cli import COMMANDS, Commands
 from attnviz.corpus import executors
@@ -130,6 +131,7 @@ def _commands_are_made_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Commands, "get_command", copied)
+        patch.setattr(typer.main, "get_command", functools.cache(typer.main.get_command))
         yield
 
 

@@ -451,15 +451,9 @@ def prompts_of(
             )
         model = origin.model
         prompts.append(origin.prompt)
-    return prompts, model
-
-
-def prepared(source: Source, inputs: Input | Iterable[Input]) -> Sequence[Inputs]:
-    """Texts as a model runs them, to be ablated."""
-    prompts, _ = prompts_of(inputs, NO_MODEL)
     if not prompts:
         raise InputError("no text to measure; give at least one")
-    return prepare_each(source, prompts)
+    return prompts, model
 
 
 def prepare_each(source: Source, prompts: Sequence[Prompt]) -> list[Inputs]:

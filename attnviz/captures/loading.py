@@ -116,21 +116,21 @@ def light(source: Source) -> Source:
 
 
 def answering(source: Source, *, needed: bool = True) -> Source:
-    """Return the same model for questions on what it predicts: a classifier's labels, or words.
+    """Return a model, light, for questions on what it predicts: a classifier's labels, or words.
 
     Where a label is ``needed``, a classifier whose head is not known is a ModelError; else it is
     left as it is.
     """
     if not getattr(source, "architecture", "").endswith(CLASSIFIERS):
-        return source
+        return light(source)
     from attnviz.models.hooked.labels import labelled
 
     try:
-        return labelled(source)
+        return light(labelled(source))
     except ModelError:
         if needed:
             raise
-        return source
+        return light(source)
 
 
 def load_light(model: Any, **options: Any) -> Source:

@@ -29,6 +29,15 @@ def open_sides(axes: Axes, *sides: str) -> None:
         axes.spines[side].set_visible(False)
 
 
+def name_axes(axes: Axes, x: str, y: str, **legend: Any) -> None:
+    """Say what both axes of a plot of curves or points are, with a legend, in open sides."""
+    axes.set_xlabel(x, fontsize=7)
+    axes.set_ylabel(y, fontsize=7)
+    axes.tick_params(labelsize=7)
+    axes.legend(**{"fontsize": 7, "frameon": False, **legend})
+    open_sides(axes, "top", "right")
+
+
 def name_bars(axes: Axes, names: Sequence[str], label: str, **fonts: Any) -> None:
     """Name bars that lie under each other, at 0, 1, 2, ..., and say below what they show."""
     axes.set_yticks(range(len(names)), names, **fonts)

@@ -25,10 +25,12 @@ from attnviz.errors import UsageError
 FORMATS: tuple[str, ...] = ("png", "svg", "pdf")  # what figures can be written as
 
 
-def check_drawn(format: str) -> None:
-    """UsageError for what figures cannot become: a file of some format, or ``figure``."""
+def check_drawn(format: str, maps: Sequence[Any] | None = None) -> None:
+    """UsageError for a format that there is not (``figure`` is one), and where no map is drawn."""
     if format not in (*FORMATS, "figure"):
         raise UsageError(f"unknown figure format {format!r}: choose one of {', '.join(FORMATS)}")
+    if maps is not None and not maps:
+        raise UsageError("no attention map to draw: select at least one head")
 
 
 def is_plain(format: str) -> bool:
@@ -60,9 +62,7 @@ def heatmap_figure(
     tokens only the outer axes of the grid are labelled; ``sound``: its waveform and seconds stand
     along the axes whose tokens are its frames.
     """
-    check_drawn(format)
-    if not maps:
-        raise UsageError("no attention map to draw: select at least one head")
+    check_drawn(format, maps)
     style = style or Style()
     sides = maps[0][2]
     shared = all(both == sides and not both.queries.spans for _, _, both in maps)
@@ -95,9 +95,7 @@ def overlay_figure(
     format: str = "png",
 ) -> Any:
     """Draw a picture, and beside it each head's weights [rows, columns] over it, under a title."""
-    check_drawn(format)
-    if not maps:
-        raise UsageError("no attention map to draw: select at least one head")
+    check_drawn(format, maps)
     from attnviz.drawing import canvas, overlay
 
     looks = style or Style()

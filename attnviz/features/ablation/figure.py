@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from attnviz.drawing import grid_figure
 from attnviz.drawing.canvas import picture
-from attnviz.drawing.charts import GREY, INK, MARGIN, HeadedFigure, interval, name_bars, open_sides
+from attnviz.drawing.charts import GREY, INK, MARGIN, HeadedFigure, interval, name_axes, name_bars
 from attnviz.drawing.grid import BLUE, ORANGE
 from attnviz.drawing.labels import model_name
 from attnviz.features.ablation.result import Ablation, Effect
@@ -109,13 +109,9 @@ def _curve(axes: Axes, report: Ablation) -> None:
             axes.fill_between(x, low, high, color=_ORDERS[0], alpha=0.12, linewidth=0)
     axes.set_xlim(1, 0)
     axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
-    axes.set_xlabel("share of heads kept", fontsize=7)
-    axes.set_ylabel(f"change of {report.metric} ({report.unit})", fontsize=7)
     if report.tolerance is not None:
         axes.axhline(report.tolerance * report.worse, color=INK, linewidth=0.8, linestyle="dashed")
-    axes.tick_params(labelsize=7)
-    axes.legend(fontsize=7, frameon=False)
-    open_sides(axes, "top", "right")
+    name_axes(axes, "share of heads kept", f"change of {report.metric} ({report.unit})")
 
 
 def _label(effect: Effect) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from attnviz.captures.inputs import NO_MODEL, Input, check_span, prepared, prompts_of
+from attnviz.captures.inputs import NO_MODEL, Input, check_span, prepare_each, prompts_of
 from attnviz.captures.loading import answering, light
 from attnviz.captures.settings import Attaching, ModelSettings
 from attnviz.core.heads import Layout
@@ -87,17 +87,18 @@ def ablate(
         for token in str(settings.position).split(","):
             if token.strip().startswith("span:"):
                 check_span(token.strip().removeprefix("span:"), text)
-    if not isinstance(reference, str | None):
+    if not (isinstance(reference, str | None) and reference in (None, MATCHED, UNMATCHED)):
         reference, model = prompts_of(reference, NO_MODEL, model)
     source = model.load(heads=there)
-    if settings.metric != "hidden":
+    if settings.metric == "hidden":
+        source = light(source)
+    else:
         source = answering(source, needed=settings.answer is not None)
-    source = light(source)
     study = Study(
         source,
-        None if text is None else prepared(source, text),
+        None if text is None else prepare_each(source, text),
         settings,
-        _reference(source, reference),
+        reference if isinstance(reference, str | None) else prepare_each(source, reference),
         model.again(source),
         parallel,
         progress or (lambda stage, done, all_: None),
@@ -119,15 +120,6 @@ def ablate(
     study.trees = {n: read_trees(n, source, model.identity) for n in names if is_file(n)}
     study.notes.extend(_written(study.texts or ()))
     return replace(run(study), identity=model.identity)
-
-
-def _reference(
-    source: Source, reference: Input | Iterable[Input] | None
-) -> Sequence[Inputs] | str | None:
-    """Return prepared texts, or a reference by its name."""
-    if reference is None or (isinstance(reference, str) and reference in (MATCHED, UNMATCHED)):
-        return reference
-    return prepared(source, reference)
 
 
 def _annotated(several: Sequence[Attached], source: Source, model: ModelSettings) -> Roles:

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz import __version__
-from attnviz.captures.inputs import capture, prepared
+from attnviz.captures.inputs import capture, prepare_each, prompt_of
 from attnviz.captures.loading import light
 from attnviz.captures.settings import Attaching, ModelSettings
 from attnviz.core.heads import Head
@@ -286,7 +286,7 @@ def _shares(
     @cache
     def every() -> dict[Head, Callable[[], SourceShares]]:
         """Measure all heads, whose passes are the same."""
-        inputs = prepared(source, texts)
+        inputs = prepare_each(source, list(map(prompt_of, texts)))
         return measure(source, inputs, roles, progress=_of("sources", progress))
 
     shares: dict[Head, SourceShares] = {}

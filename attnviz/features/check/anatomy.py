@@ -83,9 +83,7 @@ class Attention:
         -1 where there is not one alone, -2 where there is none (a sink, a bias).
         """
         left, right = _single(self.tokens_of_left), _single(self.tokens_of_right)
-        columns = self.product.value.shape[-1]
-        product = self.score_places.reshape(-1)[self.met_places.clamp_min(0)]
-        product = product.masked_fill(self.met_places < 0, -1)
+        columns, product = self.product.value.shape[-1], self._product_places
         rows = left.reshape(-1)[(product // columns).clamp_min(0)]
         batch = product // (columns * self.product.value.shape[-2])
         keys = right.reshape(-1)[(batch * columns + product % columns).clamp_min(0)]
@@ -96,11 +94,15 @@ class Attention:
     @cached_property
     def keys_are_left(self) -> bool:
         """Whether keys are the left factor of the scores: what varies along the summed axis."""
-        columns = self.product.value.shape[-1]
-        product = self.score_places.reshape(-1)[self.met_places.clamp_min(0)]
-        line = product[0, 0]
+        columns, line = self.product.value.shape[-1], self._product_places[0, 0]
         line = line[line >= 0]
         return bool(len(line) > 1 and (line[0] % columns) == (line[1] % columns))
+
+    @cached_property
+    def _product_places(self) -> Tensor:
+        """Places of :attr:`met` in the product of queries and keys, -1 where they have none."""
+        places = self.score_places.reshape(-1)[self.met_places.clamp_min(0)]
+        return places.masked_fill(self.met_places < 0, -1)
 
     @property
     def summed_axes(self) -> set[int]:

@@ -104,9 +104,7 @@ class Trace(InDouble):
         """Run an operation and keep it."""
         name, writes = _described(func)
         if writes and not self._written:
-            self._written = (
-                True  # what is kept has not changed so far, and needs no copies till now
-            )
+            self._written = True  # until now nothing that is kept has changed
             for node in self.nodes:
                 node.args = tuple(map(_copied, node.args))
                 node.kwargs = {name: _copied(value) for name, value in node.kwargs.items()}

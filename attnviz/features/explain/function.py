@@ -11,7 +11,7 @@ import numpy as np
 from attnviz.attention.contributions import direction
 from attnviz.captures import trials
 from attnviz.captures.inputs import Input, capture, prompts_of
-from attnviz.captures.loading import answering, light
+from attnviz.captures.loading import answering
 from attnviz.captures.settings import ModelSettings
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, converted, exact
@@ -207,7 +207,7 @@ def explain(
     lacks = "predicts nothing, since that needs the model"
     (prompt,), model = prompts_of(text, lacks, model)
     answer, against = settings.answer, settings.against
-    source = light(answering(model.load()))
+    source = answering(model.load())
     if source.no_logits:
         raise ModelError(f"{source.info.model} predicts no words: {source.no_logits}")
     # once: an encoder-decoder model writes the text that is missing

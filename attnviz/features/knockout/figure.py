@@ -16,9 +16,9 @@ from attnviz.drawing.charts import (
     HeadedFigure,
     cell,
     interval,
+    name_axes,
     name_bars,
     name_cells,
-    open_sides,
 )
 from attnviz.drawing.grid import BLUE, NONE, ORANGE, color, signed
 from attnviz.drawing.labels import shorten, visible
@@ -143,10 +143,5 @@ def _curves(axes: Axes, result: Knockout, curves: Sequence[Sequence[CutEffect]])
     axes.axhline(0, color=GREY, linewidth=0.5)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     controls = "; dashed: as much of other keys at random" if result.draws else ""
-    axes.set_xlabel(
-        f"layer around which layers are cut, {result.window} at a time{controls}", fontsize=7
-    )
-    axes.set_ylabel(_unit(result), fontsize=7)
-    axes.tick_params(labelsize=7)
-    axes.legend(fontsize=6.5, frameon=False)
-    open_sides(axes, "top", "right")
+    around = f"layer around which layers are cut, {result.window} at a time{controls}"
+    name_axes(axes, around, _unit(result), fontsize=6.5)

@@ -12,7 +12,7 @@ from typing import Literal, cast
 import numpy as np
 
 from attnviz.captures import trials as whole_texts
-from attnviz.captures.loading import answering, light
+from attnviz.captures.loading import answering
 from attnviz.captures.settings import ModelSettings
 from attnviz.captures.trials import Trial, predicted, same_as
 from attnviz.core.heads import Head, SiteKind
@@ -82,7 +82,7 @@ def knockout(
     texts, model = cut_texts(text, settings.answer, settings.against, model)
     selection = settings.select
     heads = None if selection is None else partial(check_groups, selection)
-    result = run(light(answering(model.load(heads=heads))), texts, settings, progress)
+    result = run(answering(model.load(heads=heads)), texts, settings, progress)
     return replace(result, identity=model.identity)
 
 

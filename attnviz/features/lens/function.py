@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from attnviz.captures.inputs import Input, prompts_of
-from attnviz.captures.loading import answering, light
+from attnviz.captures.loading import answering
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.interface import interface
 from attnviz.errors import UsageError
@@ -52,7 +52,7 @@ def lens(
             len(prompts),
             by="head",
         )
-    source = light(answering(model.load()))
+    source = answering(model.load())
     inputs = [source.prepare(prompt) for prompt in prompts]
     if settings.by == "head":
         result = run_heads(source, inputs, settings, progress)

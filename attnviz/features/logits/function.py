@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from attnviz.attention.contributions import direction, words
 from attnviz.captures.inputs import Input, prompts_of
-from attnviz.captures.loading import answering, light
+from attnviz.captures.loading import answering
 from attnviz.captures.settings import ModelSettings
 from attnviz.captures.trials import (
     answer_texts,
@@ -231,7 +231,7 @@ def logits(text: Input, *, settings: LogitsSettings, model: ModelSettings) -> Lo
     """
     lacks = "holds no logits, since those need the model"
     (prompt,), model = prompts_of(text, lacks, model)
-    source = light(answering(model.load()))
+    source = answering(model.load())
     result = run(source, source.prepare(prompt), settings)
     return replace(result, identity=model.identity)
 
@@ -264,9 +264,9 @@ def writers(
     prompts, model = prompts_of(texts, lacks, model)
     count = len(prompts)
     words = [[w] * count if w is None or isinstance(w, str) else w for w in (answer, against)]
-    if not count or any(len(column) != count for column in words):
+    if any(len(column) != count for column in words):
         raise UsageError("give texts, and one word for all {} of them or one for each", count)
-    source = light(answering(model.load()))
+    source = answering(model.load())
     ready = [source.prepare(replace(prompt, spans=None)) for prompt in prompts]
     cases, notes = distinct(list(zip(ready, *words, strict=True)), list(map(near_copy, ready)))
     results = [

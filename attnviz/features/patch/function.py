@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from attnviz.captures.loading import answering, light
+from attnviz.captures.loading import answering
 from attnviz.captures.settings import ModelSettings
 from attnviz.captures.trials import answer_texts, check_choice, labels_of, predicted
 from attnviz.core.heads import Layout, Site
@@ -79,7 +79,7 @@ def patch(
     if callable(settings.fill):
         settings = settings.but(fill=given_fill(settings.fill).name)
     chosen = pairs_of(pairs, settings.task, settings.group, settings.split)
-    source = light(answering(model.load(heads=partial(check_heads, settings))))
+    source = answering(model.load(heads=partial(check_heads, settings)))
     study = PatchStudy(
         source,
         chosen,
@@ -184,8 +184,6 @@ def run(study: PatchStudy) -> Patch:
         settings.batch_tokens or affordable(source), settings.estimate, fill=settings.fill,
     )  # fmt: skip
     measured, partial = _measured(study, plan)
-    if not measured:
-        raise InputError("interrupted before anything was measured")
     result = _result(study, pairs, metric, measured)
     names = shares.clusters([pairs[sums.number] for sums in measured])
     effects = shares.effects(runs, measured, settings.directions, names)
@@ -219,15 +217,13 @@ def _traced(
         tried = paths.every_path(layout, shared)
         guess = replace(plan, paths=tried, steps=settings.steps)
         guessed, cut = _measured(study, guess, "estimates")
-        if not guessed or cut:
-            raise InputError("interrupted before anything was measured")
+        if cut:
+            raise InputError("interrupted before all paths were estimated")
         total = sum(sums.clean - sums.corrupted for sums in guessed)
         by_path = np.sum([sums.estimated for sums in guessed], 0) / total
         estimated = dict(zip(tried, by_path.tolist(), strict=True))
         tried = tuple(sorted(tried, key=lambda path: -abs(estimated[path]))[: settings.edges])
     measured, partial = _measured(study, replace(plan, paths=tried))
-    if not measured:
-        raise InputError("interrupted before anything was measured")
     result = _result(study, pairs, metric, measured)
     names = shares.clusters([pairs[sums.number] for sums in measured])
     edges = shares.edges(tried, measured, settings.directions, names, estimated)
@@ -359,7 +355,7 @@ def _places(pairs: Sequence[PreparedPair], settings: PatchSettings) -> range:
 def _measured(
     study: PatchStudy, plan: PatchPlan, stage: str = "pairs", cache: KeptRuns | None = None
 ) -> tuple[list[PatchSums], bool]:
-    """Every pair in its order, and whether it was interrupted before the end."""
+    """Every pair in its order, and whether it was interrupted; InputError before the first."""
     measured: list[PatchSums] = []
     settings, partial = study.settings, False
     try:
@@ -368,6 +364,8 @@ def _measured(
             study.progress(stage, len(measured), len(plan.pairs))
     except KeyboardInterrupt:
         partial = True
+    if not measured:
+        raise InputError("interrupted before anything was measured")
     return sorted(measured, key=lambda sums: sums.number), partial
 
 

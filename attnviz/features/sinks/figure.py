@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from attnviz.drawing.canvas import picture
-from attnviz.drawing.charts import INK, MARGIN, HeadedFigure, open_sides
+from attnviz.drawing.charts import INK, MARGIN, HeadedFigure, name_axes
 from attnviz.drawing.console import COLOR, Tile
 from attnviz.drawing.grid_figure import draw_grid, size
 from attnviz.drawing.labels import model_name, tick_step
@@ -60,13 +60,8 @@ def _sinks(axes: Axes, result: Sinks) -> None:
     axes.plot([0, 1], [0, 1], color=_GREY, linewidth=0.8, linestyle="dotted")
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1)
-    axes.set_xlabel("share of the weight on the sink", fontsize=7)
-    axes.set_ylabel(
-        f"share of what is written ({norms(result)})\nbelow the line: a no-op", fontsize=7
-    )
-    axes.tick_params(labelsize=7)
-    axes.legend(fontsize=7, frameon=False, loc="upper left")
-    open_sides(axes, "top", "right")
+    written = f"share of what is written ({norms(result)})\nbelow the line: a no-op"
+    name_axes(axes, "share of the weight on the sink", written, loc="upper left")
 
 
 def _states(axes: Axes, result: Sinks) -> None:
@@ -84,8 +79,4 @@ def _states(axes: Axes, result: Sinks) -> None:
     axes.yaxis.set_minor_formatter(NullFormatter())
     ticks = layers[:: tick_step(-(-len(layers) // _NUMBERED))]
     axes.set_xticks(ticks, ["emb." if n < 0 else str(n) for n in ticks])
-    axes.set_xlabel("after layer", fontsize=7)
-    axes.set_ylabel(f"magnitude of the states; dotted: {MASSIVE:g}", fontsize=7)
-    axes.tick_params(labelsize=7)
-    axes.legend(fontsize=7, frameon=False)
-    open_sides(axes, "top", "right")
+    name_axes(axes, "after layer", f"magnitude of the states; dotted: {MASSIVE:g}")

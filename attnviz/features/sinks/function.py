@@ -12,7 +12,6 @@ from attnviz.captures.trials import check_single_stack, distinct, same_as
 from attnviz.core.interface import interface
 from attnviz.core.result import fingerprint
 from attnviz.core.settings import Progress
-from attnviz.errors import InputError
 from attnviz.features.sinks.measure import (
     activations,
     measured,
@@ -58,8 +57,6 @@ def sinks(
     """
     lacks = "has no values, which sinks are told by"
     prompts, model = prompts_of(text, lacks, model)
-    if not prompts:
-        raise InputError("no text to measure; give at least one")
     source = light(model.load())
     check_single_stack(source.info.model, source.layout, "sinks")
     ready = [source.prepare(prompt) for prompt in prompts]

@@ -66,8 +66,6 @@ def measure(
 
     ``roles``: None for a head's own. What the heads have in common runs once a text.
     """
-    if not texts:
-        raise InputError("no text to measure; give at least one")
     if other_key not in (MEAN, REST):
         raise UsageError("{other_key} is mean or rest, not {!r}", other_key, other_key=...)
     for head in roles:

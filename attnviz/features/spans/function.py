@@ -153,7 +153,7 @@ def _looked(several: Sequence[reading.Input], model: ModelSettings, quantity: st
         several, model = reading.prompts_of(several, reading.NO_MODEL, model)
         source = light(model.load())
         shared = with_quantity(source, quantity, shares=True)
-        inputs = reading.prepared(source, several)
+        inputs = reading.prepare_each(source, several)
         runs = [partial(measure.watched, shared, item) for item in inputs]
         return _Looked(source.info, shared.layout, model.identity, inputs, runs)
     first = captures[0]

@@ -71,8 +71,6 @@ def thoughts(
     """
     lacks = "cannot be suppressed, since that needs the model"
     prompts, model = prompts_of(text, lacks, model)
-    if not prompts:
-        raise InputError("no trace to read; give at least one")
     result = run(light(model.load()), prompts, settings, progress)
     return replace(result, identity=model.identity)
 
