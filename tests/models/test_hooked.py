@@ -584,12 +584,11 @@ def test_rows_that_leave_learned_sinks_out_are_compared_without_them() -> None:
 @pytest.mark.parametrize("family", ["granite_swa", "granitemoe_swa"])
 def test_granites_weights_are_those_that_its_outputs_are_made_of(family: str) -> None:
     """Its eager attention returns them as they were before it multiplies with what sinks leave."""
-    from tests.families import IDS, built, families
+    from tests.families import IDS, built
 
-    kinds = dict(families())
-    if family not in kinds:
+    if family not in transformers.CONFIG_MAPPING:
         pytest.skip(f"transformers {transformers.__version__} has no {family}")
-    model = built(kinds[family])
+    model = built(transformers.CONFIG_MAPPING[family])
     model.set_attn_implementation("eager")
     took: list[torch.Tensor] = []
     hooks = [
@@ -624,11 +623,10 @@ def test_keys_that_an_indexer_chooses_are_those_of_eager_attention(
 ) -> None:
     from tests import families
 
-    kinds = dict(families.families())
-    if family not in kinds:
+    if family not in transformers.CONFIG_MAPPING:
         pytest.skip(f"transformers {transformers.__version__} has no {family}")
     monkeypatch.setitem(families.MORE, family, {"index_topk": 4})
-    model = families.built(kinds[family])
+    model = families.built(transformers.CONFIG_MAPPING[family])
     model.set_attn_implementation("eager")
     ids = families.IDS
     plain = model(torch.tensor([ids]), output_attentions=True).attentions
