@@ -36,7 +36,7 @@ TARGET = (2, 14, 8, 39, 26)
 def source(request: pytest.FixtureRequest, loaded: Any) -> Source:
     name = request.param
     if name in TINY:
-        source: Source = loaded(name, GAIN.get(name, 3.0), words=True)
+        source: Source = loaded(name, GAIN.get(name, 3.0))
         return source
     return av.load(name)
 
@@ -220,7 +220,7 @@ def test_donors_that_do_not_fit_are_named() -> None:
 
 
 def test_attention_that_is_not_hooked_takes_no_donors(loaded: Any) -> None:
-    source = loaded(next(iter(EAGER)), words=True)
+    source = loaded(next(iter(EAGER)))
     batch = [inputs_of(source, CLEAN[0], TARGET)]
     site = source.layout.sites[0]
     donor = Donor("z", torch.zeros(1, 4, 7, 4), torch.ones(1, 4))

@@ -114,7 +114,7 @@ def test_trained_models(
 
 @pytest.mark.parametrize("family", ["bert", "llama", "t5", "bart", "gpt_oss", "deepseek_v3"])
 def test_hooked_models(family: str, loaded: Any) -> None:
-    source = loaded(family, GAIN.get(family, 3.0), words=True)
+    source = loaded(family, GAIN.get(family, 3.0))
     hooked_only(source)
     normalized = ("norm-residual-ln",) if family in ("bert", "bart") else ()
     for quantity in ("norm", "norm-residual", *normalized):
@@ -199,14 +199,14 @@ def test_layers_are_named_as_such() -> None:
 
 
 def test_values_of_attention_in_code_of_its_own_are_those_of_its_own_modules(
-    folders: Any, loaded: Any, eager: Any
+    loaded: Any, eager: Any
 ) -> None:
     """BLOOM, which hands out weights alone: values from its fused projection, W_O from its own."""
-    source = loaded("bloom", 3.0, words=True)
+    source = loaded("bloom", 3.0)
     inputs = source.prepare(Prompt(ids=LONG))
     recorder = Recorder([inputs])
     ran(with_quantity(source, "norm", shares=False), [inputs], [recorder], hidden=False)
-    model = eager(folders("bloom", 3.0, words=True))
+    model = eager(source.folder)
     fused: list[Tensor] = []
     hooks = [
         block.self_attention.query_key_value.register_forward_hook(
@@ -230,7 +230,7 @@ def test_values_of_attention_in_code_of_its_own_are_those_of_its_own_modules(
 
 
 def test_models_without_values_say_so(loaded: Any) -> None:
-    deberta, gemma = (loaded(name, words=True) for name in ("deberta_v2", "gemma2"))
+    deberta, gemma = (loaded(name) for name in ("deberta_v2", "gemma2"))
     with pytest.raises(ModelError, match=r"quantity='norm' cannot be told .* code of their own"):
         av.heads(Prompt(ids=LONG), model=deberta, quantity="norm")
     av.heads(Prompt(ids=LONG), model=gemma, quantity="norm")

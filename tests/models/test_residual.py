@@ -38,7 +38,7 @@ REFUSED = {
 
 
 def tiny(name: str, loaded: Any) -> Source:
-    source: Source = loaded(name, GAIN.get(name, 3.0), words=True)
+    source: Source = loaded(name, GAIN.get(name, 3.0))
     hooked_only(source)
     return source
 
@@ -251,7 +251,7 @@ def compare(source: Source, hooked: Source, places: dict[str, str], batch: list[
 
 @pytest.mark.parametrize("family", PLACES)
 def test_sums_of_hooked_models(family: str, loaded: Any) -> None:
-    source = loaded(family, GAIN.get(family, 3.0), words=True)
+    source = loaded(family, GAIN.get(family, 3.0))
     hooked_only(source)
     for site in source.layout.sites:
         assert source.sublayer(site).order == ("post" if family in POST else "pre")
@@ -295,7 +295,7 @@ def test_sums_of_fresh_layers(kind: Any) -> None:
     ("family", "why"), [("gemma2", "neither added"), ("bloom", "code of their own")]
 )
 def test_what_is_not_known_says_why(family: str, why: str, loaded: Any) -> None:
-    source = loaded(family, 3.0, words=True)
+    source = loaded(family, 3.0)
     for site in source.layout.sites:
         found = source.sublayer(site)
         assert found.order is None
