@@ -66,14 +66,13 @@ def folders(tmp_path_factory: pytest.TempPathFactory, read_once: set[str]) -> An
 
 @pytest.fixture(scope="session")
 def loaded(folders: Any) -> Callable[..., Any]:
-    """A function like ``folders`` to the model of the folder, read once and never changed."""
+    """A function like ``folders`` to the model, with an LM head, read once and never changed."""
     from attnviz.models.pretrained import load
+    from tests.models.tiny import WORDLESS
 
     @cache
-    def source(
-        family: str, gain: float | None = None, *, words: bool = False, backend: Any = "hooked"
-    ) -> Any:
-        return load(str(folders(family, gain, words=words)), backend=backend)
+    def source(family: str, gain: float | None = None, *, backend: Any = "hooked") -> Any:
+        return load(str(folders(family, gain, words=family not in WORDLESS)), backend=backend)
 
     return source
 

@@ -22,10 +22,10 @@ from attnviz.core.heads import Site
 from attnviz.core.prompt import Prompt
 from attnviz.errors import ModelError
 from attnviz.models.hooked.recurrences import recording
-from tests.families import IDS, built, families
+from tests.families import IDS, built
 from tests.features.test_new_families import COMMANDS, TEXT
 
-pytest.importorskip("transformers")
+CONFIG_MAPPING = pytest.importorskip("transformers").CONFIG_MAPPING
 
 T, D, N = 9, 5, 3
 Step = Callable[[Tensor], Tensor]
@@ -96,7 +96,7 @@ def test_coefficients_are_the_derivatives_of_the_recurrence(make: Any, rows: int
 def test_maps_of_families_are_over_channels_that_give_what_the_layer_gave(
     name: str, rule: str
 ) -> None:
-    source = av.load(built(dict(families())[name]))
+    source = av.load(built(CONFIG_MAPPING[name]))
     gave: dict[int, tuple[Any, Tensor]] = {}
     with recording(source.body, lambda n, known, out: gave.update({n: (known, out)})):
         source.forward([source.prepare(TEXT)])
@@ -112,7 +112,7 @@ def test_maps_of_families_are_over_channels_that_give_what_the_layer_gave(
 
 def test_lightning_attention_is_what_its_formula_says() -> None:
     """From the layer's weights and the decay of MiniMax-01's equation, in float64."""
-    model = built(dict(families())["minimax"])
+    model = built(CONFIG_MAPPING["minimax"])
     (layer,) = (own for own in model.model.layers if hasattr(own.self_attn, "slope_rate"))
     own = layer.self_attn
     kept: dict[str, Tensor] = {}
@@ -140,7 +140,7 @@ def test_lightning_attention_is_what_its_formula_says() -> None:
 
 @pytest.fixture(scope="module")
 def mamba2() -> Any:
-    return built(dict(families())["mamba2"])
+    return built(CONFIG_MAPPING["mamba2"])
 
 
 def test_a_model_without_attention_has_its_coefficients_and_says_so_elsewhere(mamba2: Any) -> None:
@@ -178,6 +178,6 @@ def test_a_folder_of_such_a_model(
 
 def test_a_scan_in_several_parts_is_refused_with_the_reason() -> None:
     """Zamba, which scans half of the channels after the other."""
-    source = av.load(built(dict(families())["zamba"]))
+    source = av.load(built(CONFIG_MAPPING["zamba"]))
     with pytest.raises(ModelError, match="in several parts"):
         av.heatmap(Prompt(ids=IDS), model=source, quantity="linear")

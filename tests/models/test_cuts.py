@@ -54,7 +54,7 @@ def cut_of(family: str, method: CutMethod, heads: int, runs: int = 1) -> Cut:
 @pytest.fixture
 def load(loaded: Any) -> Callable[[str, str], Any]:
     def source(family: str, backend: str) -> Any:
-        found = loaded(family, 8.0, words=True, backend=backend)
+        found = loaded(family, 8.0, backend=backend)
         if backend == "hooked":
             hooked_only(found)
         return found
@@ -63,12 +63,12 @@ def load(loaded: Any) -> Callable[[str, str], Any]:
 
 
 @pytest.fixture
-def theirs(folders: Any, eager: Any) -> Callable[[str], Any]:
+def theirs(loaded: Any, eager: Any) -> Callable[[str], Any]:
     """Models of transformers itself, with eager attention."""
 
     def model(family: str) -> Any:
         kind = "Seq2SeqLM" if family in SEQ2SEQ else HEADS.get(family, "CausalLM")
-        return eager(folders(family, 8.0, words=True), f"AutoModelFor{kind}")
+        return eager(loaded(family, 8.0).folder, f"AutoModelFor{kind}")
 
     return model
 
@@ -258,7 +258,7 @@ def test_a_row_without_keys_of_another_text_is_zero(load: Any) -> None:
 
 
 def test_eager_models_are_refused(loaded: Any) -> None:
-    source = loaded("gpt_neo", words=True)
+    source = loaded("gpt_neo")
     assert source.info.backend == "eager"
     site = source.layout.sites[0]
     cut = cut_of("gpt2", "mask", 4)
@@ -347,7 +347,7 @@ def test_the_end_of_a_pass_is_that_of_a_whole_one(
 @pytest.mark.parametrize("family", ["bert", "lfm2", "bart"])
 def test_who_cannot_says_so(family: str, loaded: Any) -> None:
     """A text read in both directions, layers with a state of their own, two stacks."""
-    source = loaded(family, 8.0, words=True)
+    source = loaded(family, 8.0)
     assert not source.continues
 
 

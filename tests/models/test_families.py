@@ -8,6 +8,7 @@ those that its eager attention returns, and heads and logits give a result or a 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -170,6 +171,7 @@ def tiny(family: str, default: Any) -> Any:
     return kind(**changes | PARTICULAR.get(family, {}))
 
 
+@cache
 def build(kind: str, family: str) -> Any:
     """The model, its weights random and large enough for attention to be uneven."""
     config = tiny(family, transformers.CONFIG_MAPPING[family]())
@@ -184,6 +186,9 @@ def build(kind: str, family: str) -> Any:
         if weight.ndim > 1:
             weight.data *= 3
     return model
+
+
+load = cache(av.load)
 
 
 def returned(model: Any) -> Mapping[str, Any]:
@@ -219,11 +224,11 @@ def test_maps_are_eagers_and_what_is_not_known_has_a_reason(kind: str, family: s
     if fault:
         assert family in UNBUILT or VERSION != (5, 23), fault
         pytest.skip(f"transformers itself: {fault}")
-    if reason := refused(lambda: av.load(model)):
+    if reason := refused(lambda: load(model)):
         assert "gives no attention weights" in reason
         assert "\n" not in reason
         return
-    source = av.load(model)
+    source = load(model)
     assert layout_of(model.config.to_dict()) in (None, source.layout)
     inputs = inputs_of(source, IDS, TARGET)
     recorder = Recorder([inputs], frozenset(source.layout))
@@ -259,7 +264,7 @@ def test_layers_that_return_something_else_are_told_and_the_others_compared(
     kind: str, family: str, left_out: str
 ) -> None:
     """Beside one such layer no other was compared, as if eager attention returned nothing."""
-    exactness = av.load(build(kind, family)).info.exactness
+    exactness = load(build(kind, family)).info.exactness
     assert exactness.startswith("hooked, max |Δ| ")
     assert exactness.endswith(left_out)
 
@@ -268,6 +273,6 @@ def test_layers_that_return_something_else_are_told_and_the_others_compared(
 def test_the_heads_of_a_hybrid_are_ablated() -> None:
     """Its first layer has no attention, and so no fills that could stand near its outputs."""
     model = build("CausalLM", "qwen3_next")
-    result = av.ablate(Prompt(ids=IDS), model=av.load(model), method="zero")
+    result = av.ablate(Prompt(ids=IDS), model=load(model), method="zero")
     assert [effect.name for effect in result.effects] == ["1.0", "1.1", "1.2", "1.3"]
     assert all(effect.first.apart == 1 for effect in result.effects)

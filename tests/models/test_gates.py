@@ -45,7 +45,7 @@ TARGETS = ((2, 14, 8, 39, 26, 5, 7), (2, 9, 31, 30, 12))
 def source(request: pytest.FixtureRequest, minilm: str, loaded: Any) -> Source:
     name = request.param
     if name in TINY:
-        tiny: Source = loaded(name, GAIN.get(name, 3.0), words=True)
+        tiny: Source = loaded(name, GAIN.get(name, 3.0))
         hooked_only(tiny)
         return tiny
     return av.load(FRESH.get(name, minilm if name == "minilm" else name))
@@ -268,15 +268,13 @@ def test_gradients_agree_with_finite_differences(source: Source) -> None:
     step = 1e-2
     for site in source.layout.sites:
         heads = heads_of(source, site)
-        for head in (0, heads - 1):
-            sides = [
-                loss(
-                    ran(source, batch, gates={site: Gate(1 + sign * torch.eye(heads)[head])}), batch
-                )
-                for sign in (step, -step)
-            ]
-            slope = float(sides[0] - sides[1]) / (2 * step)
-            assert slope == pytest.approx(float(found[site][head]), abs=2e-3, rel=2e-2)
+        head = (0, heads - 1)[site.layer % 2]
+        sides = [
+            loss(ran(source, batch, gates={site: Gate(1 + sign * torch.eye(heads)[head])}), batch)
+            for sign in (step, -step)
+        ]
+        slope = float(sides[0] - sides[1]) / (2 * step)
+        assert slope == pytest.approx(float(found[site][head]), abs=2e-3, rel=2e-2)
 
 
 def test_gate_gradients_sum_to_what_the_whole_layer_writes(source: Source) -> None:

@@ -73,7 +73,7 @@ def test_demo_gpt2_writes_what_transformers_generates(backend: Any, eager: Any) 
 def test_tiny_models_write_what_transformers_generates(
     family: str, ids: tuple[int, ...], folders: Folders, loaded: Any, eager: Any
 ) -> None:
-    source = loaded(family, words=True, backend="auto")
+    source = loaded(family, backend="auto")
     found = side(source.prepare(Prompt(ids=ids, generate=Generation(9))))
     whole = generated(eager(folders(family, words=True), CAUSAL), ids, 9)
     assert list(found.ids) == whole
@@ -82,10 +82,11 @@ def test_tiny_models_write_what_transformers_generates(
 
 @pytest.mark.parametrize("family", SEQ2SEQ)
 def test_decoders_beside_encoders_write_what_transformers_generates(
-    family: str, folders: Folders, loaded: Any, eager: Any
+    family: str, loaded: Any, eager: Any
 ) -> None:
-    inputs = loaded(family, words=True).prepare(Prompt(ids=SHORT, generate=Generation(9)))
-    model = eager(folders(family, words=True), SEQUENCE)
+    source = loaded(family)
+    inputs = source.prepare(Prompt(ids=SHORT, generate=Generation(9)))
+    model = eager(source.folder, SEQUENCE)
     # transformers makes the cache of a T5 for as many layers as its encoder has
     whole = generated(model, SHORT, 9, cache=family != "t5")
     for kind in ("decoder", "cross"):
@@ -110,10 +111,10 @@ def calls(source: Any, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, bool]
 
 @pytest.mark.parametrize("family", SEQ2SEQ)
 def test_decoders_write_several_texts_side_by_side_as_each_alone(
-    family: str, folders: Folders, eager: Any, monkeypatch: pytest.MonkeyPatch
+    family: str, loaded: Any, eager: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prompting, "WRITES_AT_MOST", 12)
-    source: Any = load(str(folders(family, words=True)))
+    source: Any = load(str(loaded(family).folder))
     prompts = [Prompt(ids=ids) for ids in (SHORT, LONG, SHORT[:1])]
     alone = [source.prepare(prompt) for prompt in prompts]
     made = calls(source, monkeypatch)
@@ -123,7 +124,7 @@ def test_decoders_write_several_texts_side_by_side_as_each_alone(
         several.append((len(prompts), False))
     assert made == [(1, False), *several]
     written = side(alone[1]).ids
-    whole = generated(eager(folders(family, words=True), SEQUENCE), LONG, 12, cache=False)
+    whole = generated(eager(source.folder, SEQUENCE), LONG, 12, cache=False)
     assert list(written) == whole[: len(written)]
 
 
@@ -150,7 +151,7 @@ def test_a_model_that_writes_otherwise_beside_others_writes_each_alone(
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_attention_is_that_of_the_finished_text_to_the_bit(family: str, loaded: Any) -> None:
-    source = loaded(family, words=True, backend="auto")
+    source = loaded(family, backend="auto")
     hooked_only(source) if family != "gpt2" else None
     made = av.capture(Prompt(ids=SHORT, generate=Generation(8)), model=source)
     tokens = side(made.inputs)
@@ -209,7 +210,7 @@ def test_rows_of_the_native_cache_are_those_of_the_whole_pass() -> None:
 def test_rows_of_a_hooked_model_s_cache_are_those_of_the_whole_pass(
     family: str, loaded: Any
 ) -> None:
-    source: Any = loaded(family, words=True)
+    source: Any = loaded(family)
     hooked_only(source)
     made = av.capture(Prompt(ids=SHORT, generate=Generation(8)), model=source)
     tokens, kept = side(made.inputs), _Kept()
@@ -266,7 +267,7 @@ def test_writing_stops_at_the_end_and_keeps_it(loaded: Any) -> None:
     first = free.ids.index(free.ids[-3], len(free) - free.written)
     assert side(ended).ids == free.ids[: first + 1]
     assert "and ended the text there" in ended.notes[0]
-    assert loaded("gpt2", words=True, backend="auto")._ends == frozenset({2})
+    assert loaded("gpt2", backend="auto")._ends == frozenset({2})
 
 
 def test_a_watcher_sees_the_text_grow() -> None:
@@ -306,12 +307,12 @@ def test_a_temperature_is_a_number() -> None:
 
 
 def test_two_stacks_take_a_target_or_write_one(loaded: Any) -> None:
-    source = loaded("bart", words=True)
+    source = loaded("bart")
     with pytest.raises(UsageError, match="both give the decoder's text"):
         source.prepare(Prompt(ids=SHORT, target="x", generate=Generation(3)))
     with pytest.raises(InputError, match=f"more than the {LONGEST:,} that the model takes"):
         source.prepare(Prompt(ids=SHORT, generate=Generation(LONGEST)))
-    bert = loaded("modernbert", words=True)
+    bert = loaded("modernbert")
     with pytest.raises(UsageError, match="generates no text"):
         bert.prepare(Prompt(ids=SHORT, generate=Generation(3)))
 

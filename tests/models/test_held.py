@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -50,16 +51,21 @@ def made(name: str) -> Any:
     return model.requires_grad_(False)
 
 
-@pytest.fixture(scope="module", params=HELD)
-def named(request: Any) -> tuple[str, Any, Source]:
-    model = made(request.param)
-    return request.param, model, av.load(model)
-
-
-@pytest.fixture(scope="module", params=GATED)
-def gated(request: Any) -> tuple[Any, Source]:
-    model = made(request.param)
+@cache
+def loaded(name: str) -> tuple[Any, Source]:
+    """A model that nobody changes, and what attnviz makes of it."""
+    model = made(name)
     return model, av.load(model)
+
+
+@pytest.fixture(params=HELD)
+def named(request: Any) -> tuple[str, Any, Source]:
+    return request.param, *loaded(request.param)
+
+
+@pytest.fixture(params=GATED)
+def gated(request: Any) -> tuple[Any, Source]:
+    return loaded(request.param)
 
 
 def projections(model: Any) -> list[nn.Linear]:
@@ -129,8 +135,7 @@ def test_heads_times_what_is_held_and_w_o_are_what_the_layer_gives(
 
 
 def test_openness_is_the_mean_of_the_gate_over_channels() -> None:
-    model = made("qwen3_next")
-    source = av.load(model)
+    model, source = loaded("qwen3_next")
     gates: list[Tensor] = []
     hooks = [
         layer.self_attn.q_proj.register_forward_hook(lambda _, args, out: gates.append(out))
@@ -156,7 +161,7 @@ def test_openness_is_the_mean_of_the_gate_over_channels() -> None:
 
 
 def test_a_softplus_gate_is_held_and_has_no_openness() -> None:
-    source = av.load(made("laguna"))
+    _, source = loaded("laguna")
     for rows in kept(source, LONG).values():
         assert rows[0].opened is not None
         assert rows[0].openness is None
@@ -247,7 +252,7 @@ def test_another_runs_gate_in_the_place_of_a_layers_own(gated: tuple[Any, Source
 
 
 def test_gates_are_patched_by_name_and_refused_where_there_are_none() -> None:
-    source = av.load(made("qwen3_next"))
+    _, source = loaded("qwen3_next")
     shared = dict.fromkeys(source.layout.sites, 2)
     assert [t.part for t in targets(source, "gate", "1.2", shared)] == ["gate"]
     with pytest.raises(ModelError, match="does not multiply its heads' outputs with a gate"):
@@ -286,7 +291,7 @@ def test_parts_of_all_tokens_add_up_to_what_a_layer_makes(named: tuple[str, Any,
 
 @pytest.mark.parametrize("name", ["qwen3_next", "bitnet"])
 def test_sources_of_a_score_add_up(name: str) -> None:
-    source = av.load(made(name))
+    _, source = loaded(name)
     result = av.sources(Prompt(ids=LONG), model=source, select="1.2")
     assert result.sum == pytest.approx(result.score, rel=1e-4)
     assert any(origin.head is not None for origin in result.key_origins)
@@ -294,7 +299,7 @@ def test_sources_of_a_score_add_up(name: str) -> None:
 
 
 def test_flow_lens_circuits_and_sinks_take_gated_models() -> None:
-    source = av.load(made("qwen3_next"))
+    _, source = loaded("qwen3_next")
     prompt = Prompt(ids=LONG)
     assert av.flow(prompt, model=source, method="alti").source.model == source.info.model
     lens = av.lens(prompt, model=source, by="head")

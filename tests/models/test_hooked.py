@@ -40,7 +40,6 @@ from tests.models.tiny import (
     SIZES,
     TWO_STACKS,
     VOCABULARY,
-    WORDLESS,
     Folders,
     build,
     inputs_of,
@@ -105,13 +104,9 @@ def eager_maps(model: Any, family: str, **inputs: Any) -> dict[Site, torch.Tenso
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_family_equals_its_own_eager_attention(
-    family: str, folders: Folders, loaded: Any, eager: Any
-) -> None:
-    words = family not in WORDLESS
-    source = loaded(family, words=words)
-    kind = "AutoModelForSeq2SeqLM" if family in SEQ2SEQ else "AutoModel"
-    theirs = eager(folders(family, words=words), kind)
+def test_every_family_equals_its_own_eager_attention(family: str, loaded: Any, eager: Any) -> None:
+    source = loaded(family)
+    theirs = eager(source.folder, "AutoModelForSeq2SeqLM" if family in SEQ2SEQ else "AutoModel")
     hooked = source.info.backend == "hooked"
     if VERSION >= (5, 23):  # the version this was written with; fewer families asked before
         assert hooked == (family in HOOKED), source.info
@@ -148,7 +143,7 @@ def by_kind(site: Site) -> tuple[int, int]:
 def test_the_blocks_do_not_matter(
     family: str, loaded: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = loaded(family, words=True)
+    source = loaded(family)
     batch = [source.prepare(Prompt(ids=ids)) for ids in (SHORT, LONG)]
     whole = watch(source, batch)
     monkeypatch.setattr("attnviz.models.hooked.eager.BLOCK_ELEMENTS", 512)
@@ -163,8 +158,8 @@ def test_the_blocks_do_not_matter(
 
 def test_layers_are_numbered_as_the_model_numbers_them(loaded: Any) -> None:
     assert loaded("albert").layout.heads == {"encoder": (4, 4, 4)}  # shared weights
-    assert loaded("lfm2", words=True).layout.heads == {"decoder": (0, 4)}  # a convolution first
-    assert loaded("bart", words=True).layout.heads == {
+    assert loaded("lfm2").layout.heads == {"decoder": (0, 4)}  # a convolution first
+    assert loaded("bart").layout.heads == {
         "encoder": (4, 4),
         "decoder": (2, 2, 2),
         "cross": (2, 2, 2),
@@ -202,7 +197,7 @@ def test_a_tap_that_shows_something_else_is_not_used(
 
 
 def test_reasons_say_why_the_tap_was_left(folders: Folders, loaded: Any) -> None:
-    assert "gpt_neo layers do not ask" in loaded("gpt_neo", words=True).info.reason
+    assert "gpt_neo layers do not ask" in loaded("gpt_neo").info.reason
     source = hooked.load(folders("gpt_neo"), "x", CPU, torch.float32, reason="no native backend")
     assert source.info.reason.startswith("no native backend; ")
 
@@ -300,7 +295,7 @@ def test_layers_in_another_order_are_an_error(folders: Folders) -> None:
 
 
 def test_nothing_is_left_behind(loaded: Any, capfd: pytest.CaptureFixture[str]) -> None:
-    source = loaded("gpt2", words=True)
+    source = loaded("gpt2")
     batch = [source.prepare(Prompt(ids=LONG))]
     capfd.readouterr()  # where no test before this one wrote the folder, that it is written
 
@@ -532,15 +527,15 @@ def test_an_unknown_architecture_is_refused(folders: Folders, tmp_path: Path) ->
 )
 def test_bad_prompts(prompt: Prompt, error: type[Exception], message: str, loaded: Any) -> None:
     with pytest.raises(error, match=message):
-        loaded("bert", words=True).prepare(prompt)
+        loaded("bert").prepare(prompt)
 
 
 def test_limits_come_from_the_model(loaded: Any) -> None:
-    assert loaded("bert", words=True).max_tokens == LONGEST
-    behind_padding = loaded("roberta", words=True)  # whose positions start there
+    assert loaded("bert").max_tokens == LONGEST
+    behind_padding = loaded("roberta")  # whose positions start there
     assert behind_padding.max_tokens == LONGEST - 1
-    assert loaded("bloom", words=True).max_tokens is None
-    cut = loaded("gpt2", words=True).prepare(Prompt(ids=(3,) * 40, truncate=True))
+    assert loaded("bloom").max_tokens is None
+    cut = loaded("gpt2").prepare(Prompt(ids=(3,) * 40, truncate=True))
     assert len(cut.sides["decoder"].queries) == LONGEST
 
 
@@ -584,12 +579,11 @@ def test_rows_that_leave_learned_sinks_out_are_compared_without_them() -> None:
 @pytest.mark.parametrize("family", ["granite_swa", "granitemoe_swa"])
 def test_granites_weights_are_those_that_its_outputs_are_made_of(family: str) -> None:
     """Its eager attention returns them as they were before it multiplies with what sinks leave."""
-    from tests.families import IDS, built, families
+    from tests.families import IDS, built
 
-    kinds = dict(families())
-    if family not in kinds:
+    if family not in transformers.CONFIG_MAPPING:
         pytest.skip(f"transformers {transformers.__version__} has no {family}")
-    model = built(kinds[family])
+    model = built(transformers.CONFIG_MAPPING[family])
     model.set_attn_implementation("eager")
     took: list[torch.Tensor] = []
     hooks = [
@@ -624,11 +618,10 @@ def test_keys_that_an_indexer_chooses_are_those_of_eager_attention(
 ) -> None:
     from tests import families
 
-    kinds = dict(families.families())
-    if family not in kinds:
+    if family not in transformers.CONFIG_MAPPING:
         pytest.skip(f"transformers {transformers.__version__} has no {family}")
     monkeypatch.setitem(families.MORE, family, {"index_topk": 4})
-    model = families.built(kinds[family])
+    model = families.built(transformers.CONFIG_MAPPING[family])
     model.set_attn_implementation("eager")
     ids = families.IDS
     plain = model(torch.tensor([ids]), output_attentions=True).attentions

@@ -26,7 +26,6 @@ from tests.models.tiny import (
     SEQ2SEQ,
     SHORT,
     SIZES,
-    WORDLESS,
     Folders,
     hooked_only,
     inputs_of,
@@ -66,12 +65,10 @@ def theirs(model: Any, family: str, batch: Sequence[Inputs]) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("family", WORDS)
-def test_logits_are_those_of_transformers(
-    family: str, folders: Folders, loaded: Any, eager: Any
-) -> None:
-    source = loaded(family, words=True)
+def test_logits_are_those_of_transformers(family: str, loaded: Any, eager: Any) -> None:
+    source = loaded(family)
     kind = "Seq2SeqLM" if family in SEQ2SEQ else HEADS.get(family, "CausalLM")
-    model = eager(folders(family, words=True), f"AutoModelFor{kind}")
+    model = eager(source.folder, f"AutoModelFor{kind}")
     assert source.no_logits == ""
     batch = batch_of(source)
     output, plain = (ran(source, batch, logits=True), source.forward(batch))
@@ -86,7 +83,7 @@ def test_logits_are_those_of_transformers(
 
 def test_the_head_for_words_runs_only_when_it_is_asked_for(loaded: Any) -> None:
     for family in ("llama", "t5", "bart"):
-        source = loaded(family, words=True)
+        source = loaded(family)
         runs: list[object] = []
         head = source._network.model.get_output_embeddings()
         hook = head.register_forward_hook(lambda *args, runs=runs: runs.append(args))
@@ -97,8 +94,10 @@ def test_the_head_for_words_runs_only_when_it_is_asked_for(loaded: Any) -> None:
         hook.remove()
 
 
-def test_a_head_that_would_be_made_up_is_no_head(loaded: Any, tmp_path: Path) -> None:
-    source = loaded("llama")
+def test_a_head_that_would_be_made_up_is_no_head(
+    folders: Folders, loaded: Any, tmp_path: Path
+) -> None:
+    source = load(folders("llama"))
     missing = "its checkpoint has no LM head (lm_head.weight is not in it)"
     assert source.no_logits == missing
     assert ran(source, batch_of(source), logits=True).logits is None
@@ -133,12 +132,10 @@ NAMES = {
 
 
 @pytest.mark.parametrize("family", NAMES)
-def test_the_output_projection_is_the_one_in_the_checkpoint(
-    family: str, folders: Folders, loaded: Any
-) -> None:
-    source = loaded(family, words=family not in WORDLESS)
+def test_the_output_projection_is_the_one_in_the_checkpoint(family: str, loaded: Any) -> None:
+    source = loaded(family)
     hooked_only(source)
-    stored = load_file(folders(family, words=family not in WORDLESS) / "model.safetensors")
+    stored = load_file(source.folder / "model.safetensors")
     for site in source.layout.sites:
         found = source.output(site)
         name = NAMES[family].format(site.layer)
@@ -151,7 +148,7 @@ def test_the_output_projection_is_the_one_in_the_checkpoint(
 
 @pytest.mark.parametrize("family", ["t5", "bart", "marian", "albert", "gpt_oss"])
 def test_every_layer_of_every_kind_has_its_projection(family: str, loaded: Any) -> None:
-    source = loaded(family, words=family not in WORDLESS)
+    source = loaded(family)
     hooked_only(source)
     weights = [source.output(site).weight for site in source.layout.sites]
     assert all(weight is not None for weight in weights)
@@ -169,7 +166,7 @@ def test_no_projection_where_it_does_not_give_what_it_should(
         return 1.001 * forward(self, x)
 
     monkeypatch.setattr(torch.nn.Linear, "forward", louder)
-    none = load(folders("llama")).output(site)
+    none = load(folders("llama", words=True)).output(site)
     assert none.weight is None
     assert none.reason == "its output differs from the sum over its heads by 1e-03 of the largest"
     monkeypatch.undo()
@@ -184,12 +181,15 @@ def test_no_projection_where_it_does_not_give_what_it_should(
             self.o_proj = projection
 
     monkeypatch.setattr(modeling_llama.LlamaAttention, "forward", normed)
-    none = load(folders("llama")).output(site)
+    none = load(folders("llama", words=True)).output(site)
     assert (none.weight, none.reason) == (
         None,
         "no linear layer takes its heads' outputs as they are",
     )
-    assert load(folders("lfm2")).output(Site("decoder", 0)).reason == "the layer has no attention"
+    assert (
+        load(folders("lfm2", words=True)).output(Site("decoder", 0)).reason
+        == "the layer has no attention"
+    )
 
 
 # --- states and starts -------------------------------------------------------------------------
@@ -197,7 +197,7 @@ def test_no_projection_where_it_does_not_give_what_it_should(
 
 @pytest.mark.parametrize("family", SINGLE)
 def test_passes_begin_at_every_layer_of_a_single_stack(family: str, loaded: Any) -> None:
-    source = loaded(family, words=family not in WORDLESS)
+    source = loaded(family)
     hooked_only(source)
     (kind,) = source.layout.kinds
     assert source.start_kind == kind
@@ -214,12 +214,10 @@ def test_passes_begin_at_every_layer_of_a_single_stack(family: str, loaded: Any)
         assert not torch.allclose(moved.hidden, whole.hidden, atol=1e-2)
 
 
-def test_states_are_those_that_transformers_returns(
-    folders: Folders, loaded: Any, eager: Any
-) -> None:
+def test_states_are_those_that_transformers_returns(loaded: Any, eager: Any) -> None:
     source = loaded("llama")
     batch = [inputs_of(source, LONG, ())]
-    model = eager(folders("llama"))
+    model = eager(source.folder)
     with torch.no_grad():
         output = model(torch.tensor([LONG]), output_hidden_states=True)
     states = ran(source, batch, states=True).states
@@ -230,7 +228,7 @@ def test_states_are_those_that_transformers_returns(
 
 @pytest.mark.parametrize("family", ["albert", "bart"])
 def test_where_a_pass_cannot_begin(family: str, loaded: Any) -> None:
-    source = loaded(family, words=family not in WORDLESS)
+    source = loaded(family)
     assert source.start_kind is None
     if family == "albert":  # one layer that runs several times
         with pytest.raises(ModelError, match="no plain list of layers that run one after the oth"):
@@ -240,7 +238,7 @@ def test_where_a_pass_cannot_begin(family: str, loaded: Any) -> None:
 
 
 def test_an_eager_model_begins_at_a_layer_where_nobody_watches(loaded: Any) -> None:
-    source = loaded("gpt_neo", words=True)
+    source = loaded("gpt_neo")
     assert source.start_kind is None
     batch = batch_of(source)
     whole = ran(source, batch, states=True)
@@ -256,7 +254,7 @@ def test_a_stack_whose_layers_need_more_than_states_has_no_start(
     folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether a pass can begin late is tried, not assumed."""
-    source = load(folders("llama"))
+    source = load(folders("llama", words=True))
     forward = modeling_llama.LlamaDecoderLayer.forward
     run: list[object] = []
 
@@ -296,10 +294,9 @@ def test_a_pass_that_fails_leaves_no_hook_behind(loaded: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_gates_get_gradients_in_half_precision(
-    dtype: torch.dtype, folders: Folders, loaded: Any
-) -> None:
-    source, exact = load(folders("llama", 3.0), dtype), loaded("llama", 3.0)
+def test_gates_get_gradients_in_half_precision(dtype: torch.dtype, loaded: Any) -> None:
+    exact = loaded("llama", 3.0)
+    source = load(exact.folder, dtype)
     site = Site("decoder", 0)
     found = []
     for one in (source, exact):
@@ -310,11 +307,12 @@ def test_gates_get_gradients_in_half_precision(
     torch.testing.assert_close(found[0], found[1], atol=2e-3, rtol=0.1)
 
 
-def test_gradients_with_checkpointing_and_caches_switched_on(folders: Folders, loaded: Any) -> None:
+def test_gradients_with_checkpointing_and_caches_switched_on(loaded: Any) -> None:
     found = []
     for switched in (False, True):
-        source = load(folders("llama", 3.0)) if switched else loaded("llama", 3.0)
+        source = loaded("llama", 3.0)
         if switched:
+            source = load(source.folder)
             source._network.model.config.use_cache = True
             source._network.model.gradient_checkpointing_enable()
         share = torch.ones(4, requires_grad=True)
@@ -326,7 +324,7 @@ def test_gradients_with_checkpointing_and_caches_switched_on(folders: Folders, l
 
 
 def test_sinks_are_part_of_every_row(loaded: Any) -> None:
-    source = loaded("gpt_oss", words=True)
+    source = loaded("gpt_oss")
     seen: list[Rows] = []
 
     class Keeper:
@@ -341,7 +339,7 @@ def test_sinks_are_part_of_every_row(loaded: Any) -> None:
 def test_maps_that_come_back_at_once_must_have_room(
     loaded: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = loaded("gpt_neo", words=True)
+    source = loaded("gpt_neo")
     batch = batch_of(source)
     longest = max(inputs.length for inputs in batch)
     needed = 4 * len(batch) * longest**2 * len(source.layout)
@@ -354,7 +352,7 @@ def test_maps_that_come_back_at_once_must_have_room(
 
 
 def test_eager_models_give_logits_and_say_what_they_cannot(loaded: Any) -> None:
-    source = loaded("gpt_neo", words=True)
+    source = loaded("gpt_neo")
     reason = "gpt_neo models compute it in code of their own (eager backend)"
     assert source.no_gates == reason
     assert source.output(Site("decoder", 0)).weight is not None

@@ -79,20 +79,15 @@ def check(folder, source=None, prompt=None, tolerance=TOLERANCE):
     """Weights and hidden states of one prompt agree with transformers."""
     source = source or load(folder)
     assert source.light is not source
-    for kind in (source, source.light):  # on torch, and on NumPy
-        check_kind(folder, kind, prompt, tolerance)
-
-
-def check_kind(folder, source, prompt, tolerance):
-    ids = tuple((11 * n) % 280 + 9 for n in range(17))
-    inputs = source.prepare(prompt or Prompt(ids=ids))
+    inputs = source.prepare(prompt or Prompt(ids=tuple((11 * n) % 280 + 9 for n in range(17))))
     tokens = next(iter(inputs.sides.values())).queries
     attentions, states = reference(folder, tokens.ids, tokens.segments)
-    for ours, theirs in zip(watch(source, [inputs]), attentions, strict=True):
-        assert (ours - theirs).abs().max() <= tolerance
-        assert ours.std() > 0.01  # not uniform: a difference would show
-    for ours, theirs in zip(hidden_states(source, inputs), states, strict=True):
-        assert (ours - theirs).abs().max() <= tolerance
+    for kind in (source, source.light):  # on torch, and on NumPy
+        for ours, theirs in zip(watch(kind, [inputs]), attentions, strict=True):
+            assert (ours - theirs).abs().max() <= tolerance
+            assert ours.std() > 0.01  # not uniform: a difference would show
+        for ours, theirs in zip(hidden_states(kind, inputs), states, strict=True):
+            assert (ours - theirs).abs().max() <= tolerance
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def test_trained_models(
 
 @pytest.mark.parametrize("family", ["bert", "llama", "t5", "bart", "gpt_oss", "deepseek_v3"])
 def test_hooked_models(family: str, loaded: Any) -> None:
-    source = loaded(family, GAIN.get(family, 3.0), words=True)
+    source = loaded(family, GAIN.get(family, 3.0))
     hooked_only(source)
     normalized = ("norm-residual-ln",) if family in ("bert", "bart") else ()
     for quantity in ("norm", "norm-residual", *normalized):
@@ -199,14 +199,14 @@ def test_layers_are_named_as_such() -> None:
 
 
 def test_values_of_attention_in_code_of_its_own_are_those_of_its_own_modules(
-    folders: Any, loaded: Any, eager: Any
+    loaded: Any, eager: Any
 ) -> None:
     """BLOOM, which hands out weights alone: values from its fused projection, W_O from its own."""
-    source = loaded("bloom", 3.0, words=True)
+    source = loaded("bloom", 3.0)
     inputs = source.prepare(Prompt(ids=LONG))
     recorder = Recorder([inputs])
     ran(with_quantity(source, "norm", shares=False), [inputs], [recorder], hidden=False)
-    model = eager(folders("bloom", 3.0, words=True))
+    model = eager(source.folder)
     fused: list[Tensor] = []
     hooks = [
         block.self_attention.query_key_value.register_forward_hook(
@@ -230,7 +230,7 @@ def test_values_of_attention_in_code_of_its_own_are_those_of_its_own_modules(
 
 
 def test_models_without_values_say_so(loaded: Any) -> None:
-    deberta, gemma = (loaded(name, words=True) for name in ("deberta_v2", "gemma2"))
+    deberta, gemma = (loaded(name) for name in ("deberta_v2", "gemma2"))
     with pytest.raises(ModelError, match=r"quantity='norm' cannot be told .* code of their own"):
         av.heads(Prompt(ids=LONG), model=deberta, quantity="norm")
     av.heads(Prompt(ids=LONG), model=gemma, quantity="norm")
@@ -240,14 +240,23 @@ def test_models_without_values_say_so(loaded: Any) -> None:
         av.heads(TEXT, quantity="x")
 
 
-def test_mixing_by_the_definition(minilm: str) -> None:
+@pytest.fixture(scope="module")
+def mixing(minilm: str) -> dict[str, Any]:
+    """How MiniLM's layers mix tokens, by each quantity."""
+    source = av.load(minilm)
+    return {
+        quantity: av.heads(TEXT, model=source, quantity=quantity).mixing
+        for quantity in ("norm", "norm-residual", "norm-residual-ln")
+    }
+
+
+def test_mixing_by_the_definition(minilm: str, mixing: dict[str, Any]) -> None:
     source = av.load(minilm)
     inputs = source.prepare(Prompt(TEXT))
     whole = Whole()
     source.forward([inputs], [whole])
-    for quantity in ("norm", "norm-residual", "norm-residual-ln"):
-        report = av.heads(TEXT, model=source, quantity=quantity)
-        for one in report.mixing:
+    for quantity, layers in mixing.items():
+        for one in layers:
             (weights,) = torch.cat(whole.weights[one.site], 2)
             length = weights.shape[1]
             assert one.rows == length
@@ -269,14 +278,12 @@ def test_mixing_by_the_definition(minilm: str) -> None:
             assert one.layer == pytest.approx(float(layer), rel=1e-4)
 
 
-def test_mixing_falls_from_weights_to_norms_to_residual_connections(minilm: str) -> None:
+def test_mixing_falls_from_weights_to_norms_to_residual_connections(mixing: dict[str, Any]) -> None:
     """The order that Kobayashi et al. 2021 report for BERT: 96.4, 85.3, 22.3, 18.8 %."""
-    source = av.load(minilm)
-    found = {}
-    for quantity in ("norm", "norm-residual", "norm-residual-ln"):
-        mixing = av.heads(TEXT, model=source, quantity=quantity).mixing
-        found["weights"] = np.mean([one.layer_weights for one in mixing])
-        found[quantity] = np.mean([one.layer for one in mixing])
+    found = {
+        quantity: np.mean([one.layer for one in layers]) for quantity, layers in mixing.items()
+    }
+    found["weights"] = np.mean([one.layer_weights for one in mixing["norm"]])
     assert found["weights"] > 0.85
     assert found["weights"] > found["norm"] > 0.6
     assert found["norm-residual"] < 0.4

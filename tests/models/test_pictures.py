@@ -311,7 +311,7 @@ def test_patches_in_another_order_are_not_taken_for_these(
     sources: Any, pictures: Pictures, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Columns in place of rows: the proof on the model itself notices."""
-    source = sources("qwen2_vl")
+    source = sources("qwen2_5_vl")
     plain = vision_language.seen_crops
 
     def turned(*given: Any) -> Any:
@@ -330,7 +330,7 @@ def test_patches_in_another_order_are_not_taken_for_these(
 def test_films_and_unknown_cuts_have_no_places(
     sources: Any, pictures: Pictures, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = sources("qwen2_vl")
+    source = sources("qwen2_5_vl")
     monkeypatch.setattr(vision_language, "seen_crops", lambda *_: None)
     inputs = source.prepare(Prompt(TEXT, image=pictures([(24, 40)])[0]))
     assert inputs.picture is None
@@ -377,7 +377,7 @@ def test_files_keep_which_patches_are_of_which_picture(
     sources: Any, pictures: Pictures, tmp_path: Path
 ) -> None:
     asked = Prompt(TEXT, image=pictures([(24, 40), (32, 16)]), spans={"cup": "box2:0,0,16,16"})
-    capture = av.capture(asked, model=sources("qwen2_vl"))
+    capture = av.capture(asked, model=sources("qwen2_5_vl"))
     again = av.read(av.write_capture(capture, tmp_path / "kept.npz"))
     assert again.inputs.picture.crops == capture.inputs.picture.crops
     assert keys(again.inputs).spans == keys(capture.inputs).spans
@@ -397,7 +397,7 @@ def test_models_of_one_picture_take_one(tmp_path: Path, pictures: Pictures) -> N
 def test_a_text_with_pictures_writes_nothing_on(sources: Any, pictures: Pictures) -> None:
     asked = Prompt(TEXT, image=pictures([(24, 40)])[0], generate=Generation(3))
     with pytest.raises(UsageError, match="generates no text"):
-        sources("qwen2_vl").prepare(asked)
+        sources("qwen2_5_vl").prepare(asked)
 
 
 BOXES = {
@@ -417,7 +417,7 @@ def test_a_box_is_the_patches_that_it_half_covers(
     box: str, sources: Any, pictures: Pictures
 ) -> None:
     """A picture of 24 x 40 pixels, in patches of 8 x 8."""
-    source = sources("qwen2_vl")
+    source = sources("qwen2_5_vl")
     asked = Prompt(TEXT, image=pictures([(24, 40)])[0], spans={"cup": f"box:{box}"})
     inputs = source.prepare(asked)
     tokens = keys(inputs)
@@ -498,7 +498,7 @@ BAD = {
 def test_bad_boxes_get_one_clear_line(
     folder: Any, pictures: Pictures, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    model = str(folder("qwen2_vl"))
+    model = str(folder("qwen2_5_vl"))
     (path,) = pictures([(24, 40)])
     given = ["spans", TEXT, "--model", model]
     capsys.readouterr()
@@ -531,7 +531,7 @@ def test_logits_are_those_of_the_whole_model(family: str, sources: Any, pictures
 
 
 @pytest.mark.usefixtures("read_once_by_commands")
-@pytest.mark.parametrize("family", ["qwen2_vl", "gemma3", "internvl"])
+@pytest.mark.parametrize("family", ["qwen2_5_vl", "gemma3", "internvl"])
 def test_a_box_is_cut_off_from_the_last_token(
     family: str, folder: Any, pictures: Pictures, capsys: pytest.CaptureFixture[str]
 ) -> None:

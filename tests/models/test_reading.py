@@ -16,7 +16,7 @@ from attnviz.core.prompt import Prompt
 from attnviz.core.source import Rows, Source
 from attnviz.core.weights import Normalization
 from attnviz.models.controls import FreshConfig
-from tests.models.tiny import GAIN, LONG, WORDLESS, hooked_only, ran
+from tests.models.tiny import GAIN, LONG, hooked_only, ran
 
 LEARNED = ("gpt2", "opt")
 PLAIN = (*LEARNED, "bert", "electra", "distilbert", "roberta")
@@ -31,7 +31,7 @@ NOTHING = {
 
 
 def tiny(name: str, loaded: Any) -> Source:
-    source: Source = loaded(name, GAIN.get(name, 3.0), words=name not in WORDLESS)
+    source: Source = loaded(name, GAIN.get(name, 3.0))
     hooked_only(source)
     return source
 

@@ -90,7 +90,7 @@ def held(family: str, folders: Folders, loaded: Any) -> tuple[Any, dict[Site, An
         output = theirs(**inputs, output_attentions=True)
     names = ("encoder", "decoder", "cross") if family in SEQ2SEQ else ("",)
     single = family in SINGLE_PRECISION
-    ours = av.load(loaded(family, words=True) if single else load(folder, dtype=dtype).eval())
+    ours = av.load(loaded(family) if single else load(folder, dtype=dtype).eval())
     if family in SEQ2SEQ:
         from attnviz.captures.captured import Asked  # a target of ids has no words
         from attnviz.captures.inputs import _prepared
@@ -142,7 +142,7 @@ def test_every_family_equals_eager_attention_in_double_precision(
 
 @pytest.mark.parametrize("family", sorted(set(EAGER) - set(OPENED)))
 def test_scores_of_several_products_are_refused(family: str, loaded: Any) -> None:
-    source = loaded(family, words=True)
+    source = loaded(family)
     with pytest.raises(ModelError, match="cannot be had") as refused:
         av.capture(Prompt(ids=LONG), model=source, why="0.1")
     assert "leave out why" in str(refused.value)

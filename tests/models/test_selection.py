@@ -20,7 +20,12 @@ from rich.console import Console
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
-from transformers import AutoModelForCausalLM, DeepseekV32Config, PreTrainedTokenizerFast
+from transformers import (
+    CONFIG_MAPPING,
+    AutoModelForCausalLM,
+    DeepseekV32Config,
+    PreTrainedTokenizerFast,
+)
 
 import attnviz as av
 from attnviz.captures.inputs import tiled
@@ -359,10 +364,9 @@ def test_index_scores_are_those_of_an_indexer_done_by_hand(
 @pytest.mark.parametrize("family", ["deepseek_v32", "glm_moe_dsa", "axk2", "hy_v4"])
 def test_the_highest_index_scores_are_the_keys_that_attention_is_left(family: str) -> None:
     """Beside what the model's own indexers returned, in their order."""
-    kinds = dict(families.families())
-    if family not in kinds:
+    if family not in CONFIG_MAPPING:
         pytest.skip(f"this transformers has no {family}")
-    own = families.built(kinds[family])
+    own = families.built(CONFIG_MAPPING[family])
     prompt = Prompt(ids=IDS)
     weights = av.capture(prompt, model=own)
     scores = av.capture(prompt, model=own, quantity="indexer")
