@@ -224,7 +224,7 @@ def test_every_worker_leaves_out_what_cannot_come_into_the_sample(monkeypatch, t
     parts = list(tasks(texts.read([str(lines(tmp_path / "t.txt", sentences(96)))])))
     keys = sorted(piece.key for task in parts for piece in task.pieces)
     one, two, three = (work.Worker(source, work.ProfileSettings()) for _ in range(3))
-    for workers in ([one] * 4, [two, three] * 2):
+    for workers in ([one] * 6, [two, three] * 3):
         found = [
             text.key
             for do, task in zip(workers, parts, strict=True)
