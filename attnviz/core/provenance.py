@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from importlib import import_module
 from pathlib import PurePath
 from typing import Any, Literal
@@ -19,6 +20,7 @@ from typing import Any, Literal
 from attnviz.errors import encodable
 
 
+@lru_cache(1 << 10)  # a profile names the same texts in a thousand rows
 def own_name(path: str) -> str:
     """Name a file, or a line of one, as results and pages do: of a machine's path the last part."""
     if os.path.isabs(path) or path.startswith((".", "~")):

@@ -84,10 +84,18 @@ def as_it_was(*parts: nn.Module) -> Iterator[None]:
     Its modes, what is trained, the choice of an attention function, and hooks: transformers adds
     some of its own the first time that it is asked for weights, and notes that in the model.
     """
-    modules = list({id(module): module for part in parts for module in part.modules()}.values())
+    found: dict[int, nn.Module] = {}  # a part may be inside of another
+    queue = list(parts)
+    while queue:
+        module = queue.pop()
+        if id(module) not in found:
+            found[id(module)] = module
+            queue += module.children()
+    modules = list(found.values())
     noted = [(vars(module), set(vars(module)), module.training) for module in modules]
     hooks = [(table, dict(table)) for module in modules for table in _hooks(module)]
-    trained = [(p, p.requires_grad) for part in parts for p in part.parameters()]
+    parameters = [p for module in modules for p in module._parameters.values() if p is not None]
+    trained = [(parameter, parameter.requires_grad) for parameter in parameters]
     configs = {id(config): config for module in modules for config in _configs(module)}
     chosen = [
         (config, {name: value for name, value in vars(config).items() if name.startswith(_CHOICE)})
@@ -104,7 +112,8 @@ def as_it_was(*parts: nn.Module) -> Iterator[None]:
             for added in table.keys() - saved.keys():
                 del table[added]
         for parameter, required in trained:
-            parameter.requires_grad_(required)
+            if parameter.requires_grad != required:
+                parameter.requires_grad_(required)
         for config, choices in chosen:
             vars(config).update(choices)
 

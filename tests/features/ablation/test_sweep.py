@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -54,10 +53,11 @@ def total(values: list[torch.Tensor]) -> float:
 
 
 def test_every_head_equals_the_loop_that_people_write(gpt2) -> None:
+    """However few tokens run at once."""
     tested = causal(gpt2)
     groups = (*every_head(gpt2.layout), Group("two", (Head(Site("decoder", 1), 0),
                                                       Head(Site("decoder", 3), 2))))  # fmt: skip
-    values = swept(gpt2, tested, groups, metrics.LOSS, tokens=200)
+    values = swept(gpt2, tested, groups, metrics.LOSS, tokens=1)
     batch = [trial.inputs for trial in tested]
     for number, group in enumerate(groups):
         gates = {}
@@ -79,9 +79,10 @@ def test_zero_ablation_is_cutting_rows_out_of_transformers_own_model(gpt2) -> No
     folder = DEMOS["demo-gpt2"]
     model = transformers.GPT2LMHeadModel.from_pretrained(folder, dtype=torch.float32).eval()
     tested = causal(gpt2)
-    values = swept(gpt2, tested, every_head(gpt2.layout), metrics.LOSS)
+    heads = list(gpt2.layout)[::5]
+    values = swept(gpt2, tested, every_head(gpt2.layout)[::5], metrics.LOSS, tokens=100_000)
     width = model.config.n_embd // model.config.n_head
-    for number, head in enumerate(gpt2.layout):
+    for number, head in enumerate(heads):
         weight = model.transformer.h[head.layer].attn.c_proj.weight  # [H * d, D]
         rows = slice(head.index * width, (head.index + 1) * width)
         with torch.no_grad():
@@ -363,17 +364,6 @@ def test_models_without_a_head_for_words(minilm) -> None:
 def test_flat_metrics_have_no_gradient(metric) -> None:
     with pytest.raises(UsageError, match="flat there, so it has no gradient"):
         measure.check_gradient(metric)
-
-
-def test_the_number_of_tokens_at_once_changes_nothing(gpt2) -> None:
-    tested = causal(gpt2)
-    groups = every_head(gpt2.layout)
-    many = swept(gpt2, tested, groups, metrics.LOSS, tokens=100_000)
-    few = swept(gpt2, tested, groups, metrics.LOSS, tokens=1)
-    for number in range(len(groups)):
-        for a, b in zip(many[number], few[number], strict=True):
-            torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
-    assert math.isfinite(total(baseline(gpt2, tested, metrics.LOSS).base))
 
 
 # --- memory --------------------------------------------------------------------------------------

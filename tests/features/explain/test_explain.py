@@ -52,6 +52,12 @@ def bert() -> Explain:
     return av.explain("The cat sat on the [MASK].", model="demo-bert")
 
 
+@pytest.fixture(scope="module")
+def drawn(found: Explain, bert: Explain) -> list[tuple[Explain, str]]:
+    """Both, and their pictures."""
+    return [(one, one.to_bytes("svg").decode()) for one in (found, bert)]
+
+
 @pytest.fixture
 def few_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
     """Heads are filled with their mean over 12 sentences of attnviz, not 48: half of the time."""
@@ -85,7 +91,7 @@ def test_heads_that_count_are_those_whose_ablation_costs_most(gpt2: Any, found: 
     assert found.lead == pytest.approx(first.logit - second.logit, abs=1e-4)
 
 
-def test_the_account_is_of_the_whole(found: Explain, tmp_path: Path) -> None:
+def test_the_account_is_of_the_whole(found: Explain, drawn: Any, tmp_path: Path) -> None:
     """The heads add 2.0 of the 6.9, and MLP 3 5.5: no form says less."""
     account = dict(found.account())
     assert [*account] == ["embedding", "heads", "MLP 0", "MLP 1", "MLP 2", "MLP 3", "bias"]
@@ -98,7 +104,7 @@ def test_the_account_is_of_the_whole(found: Explain, tmp_path: Path) -> None:
     head = "MLP 3 adds +5.53, the heads +2.04 together, most of it 3.3, 3.0 and 2.0; without 0.5"
     page = found.save(tmp_path / "a.html").read_text("utf-8")
     assert minus(head) in page
-    assert "MLP 3 +5.53" in found.to_bytes("svg").decode()
+    assert "MLP 3 +5.53" in drawn[0][1]
     rows = {row["part"]: row["adds"] for row in found.to_records() if row["part"] in account}
     assert rows == pytest.approx(account)
 
@@ -189,7 +195,7 @@ def test_where_ablation_moves_nothing_the_headline_says_so(found: Explain, bert:
 def test_a_large_model_has_candidates_by_vote_and_by_gradient() -> None:
     torch.manual_seed(0)
     config = transformers.GPT2Config(
-        vocab_size=8192, n_positions=64, n_embd=64, n_layer=4, n_head=16,
+        vocab_size=8192, n_positions=64, n_embd=100, n_layer=2, n_head=25,
         initializer_range=0.3, bos_token_id=0, eos_token_id=0,
     )  # fmt: skip
     tokenizer = transformers.AutoTokenizer.from_pretrained(DEMOS["demo-gpt2"])
@@ -210,7 +216,7 @@ def test_a_large_model_has_candidates_by_vote_and_by_gradient() -> None:
     ranked = [e.heads[0] for e in every.ranked() if e.heads[0] in told.candidates]
     assert [one.head for one in told.heads] == ranked[: len(told.heads)]
     text = " ".join(printed(*told.for_terminal(everything=True)).split())
-    assert "of 64 heads with the largest votes and gradients" in text
+    assert "of 50 heads with the largest votes and gradients" in text
 
 
 PROMPTS = ("stone stone stone stone", "the cat sat on the mat and the cat")
@@ -286,7 +292,7 @@ def test_maps_keys_and_losses_are_those_of_the_commands(gpt2: Any, found: Explai
 def test_it_tells_the_induction_circuit(gpt2: Any, found: Explain) -> None:
     """Where a model repeats, heads look behind the same token, by keys that another head wrote."""
     repeated = 0
-    for text in (TEXT, *(one.rsplit(" ", 1)[0] for one in REPEATED[:4])):
+    for text in (TEXT, *(one.rsplit(" ", 1)[0] for one in REPEATED[:2])):
         tokens = av.logits(text, model=gpt2).tokens
         before = tokens.index(tokens[-1])
         if av.logits(text, model=gpt2).token != tokens[before + 1]:
@@ -299,7 +305,7 @@ def test_it_tells_the_induction_circuit(gpt2: Any, found: Explain) -> None:
         assert "1.4" in names(found)
         assert found.feeder.change < -0.5 * found.lead
         repeated += 1
-    assert repeated == 1 + 3
+    assert repeated == 1 + 1
 
 
 def test_of_ten_sentences_that_repeat_themselves_eight_end_as_docs_say(gpt2: Any) -> None:
@@ -341,9 +347,9 @@ def test_what_is_printed_and_rows(found: Explain, bert: Explain) -> None:
         assert one.to_records()[0]["without_mean"] == one.heads[0].effect.change
 
 
-def test_the_picture_says_what_was_found(found: Explain, bert: Explain) -> None:
-    for one in (found, bert):
-        svg = " ".join(re.findall(r">([^<>]+)</text>", one.to_bytes("svg").decode()))
+def test_the_picture_says_what_was_found(drawn: Any) -> None:
+    for one, picture in drawn:
+        svg = " ".join(re.findall(r">([^<>]+)</text>", picture))
         for head in one.shown_heads:
             assert f"head {one.layout.name(head.head)}" in svg
             for key in head.keys:

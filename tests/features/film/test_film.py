@@ -354,15 +354,15 @@ class TestMeasured:
         for step in (1, 2):
             source = Path(av.__file__).parent / "models/demo/demo-gpt2"
             shutil.copytree(source, tmp_path / f"step-{step}")
-        texts = ["The cat sat on the mat and the dog sat too.", "One two three one two three."] * 2
+        texts = ["The cat sat on the mat and the dog sat.", "One two three one two three."]
         found = av.film(
-            texts=[f"{n} {text}" for n, text in enumerate(texts)],
+            texts=texts,
             model=f"{tmp_path}/step-*", probe=True, ablate=True, scores=("previous", "induction"),
             gold="sample_inputs/treebank.conllu",
         )  # fmt: skip
         assert found.probed == 60
         assert found.texts == len(texts)
-        report = av.ablate([f"{n} {text}" for n, text in enumerate(texts)], method="mean,resample")
+        report = av.ablate(texts, method="mean,resample")
         effects = {e.heads[0]: e.change for e in report.effects if len(e.heads) == 1}
         for head in found.heads:
             assert head.effect is not None
@@ -378,7 +378,8 @@ class TestMeasured:
 
 class TestRuns:
     def test_jobs_and_resumed_runs_give_the_same_bits(self, run: Path, tmp_path: Path) -> None:
-        texts = run / "texts.txt"
+        texts = tmp_path / "texts.txt"
+        texts.write_text("\n".join((run / "texts.txt").read_text().splitlines()[:12]))
         keep = tmp_path / "kept"
         whole = av.film(texts, model=f"{run}/step-*", state=keep)
         assert av.film(texts, model=f"{run}/step-*", jobs=2) == whole

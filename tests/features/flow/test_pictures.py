@@ -130,7 +130,7 @@ def test_the_sentences_beside_the_maps_are_measured() -> None:
     assert not list(description.beside(run_recorded(made(1, 1, Tokens(("alone",))))))
 
 
-@pytest.mark.parametrize("tokens", [ODD, *(Tokens(tuple(map(str, range(n)))) for n in (1, 80))])
+@pytest.mark.parametrize("tokens", [ODD, *(Tokens(tuple(map(str, range(n)))) for n in (1, 41))])
 def test_figures_of_odd_few_and_many_tokens(tokens: Tokens) -> None:
     flow = run_recorded(made(1, 3, tokens, causal=True))
     for one in (flow, follow(flow, "from", "0")):

@@ -41,8 +41,8 @@ SPLIT = {
     "olmo": ("layers.1.self_attn.o_proj", "layers.0.mlp", ""),
 }
 SUMMED = (
-    *("beam", "gemma2", "gemma4_text", "lfm3", "olmo_hybrid", "recurrent_gemma", "vaultgemma"),
-    *("zaya", "bigbird_pegasus", "deepseek_v32", "granite_swa", "granitemoe_swa", "axk2"),
+    *("beam", "gemma2", "gemma4_text", "lfm3", "olmo_hybrid", "recurrent_gemma"),
+    *("zaya", "bigbird_pegasus", "deepseek_v32", "granite_swa"),
 )
 REFUSED = {"gemma3n_text": "does not simply add", "diffllama": "attention is differential",
            "jetmoe": "a router chooses for each token which expert's W_O",
@@ -169,7 +169,7 @@ def test_parts_add_up_to_the_models_own_logit(name: str) -> None:
         own = model(torch.tensor([IDS])).logits[0, -1].max()
     assert report.logit == pytest.approx(float(own), rel=1e-4, abs=1e-5)
     whole = report.whole
-    if name in ("beam", "gemma2", "recurrent_gemma", "vaultgemma"):
+    if name in ("beam", "gemma2", "recurrent_gemma"):
         cap = 30.0
         assert report.cap == cap
         assert cap * torch.tensor(whole / cap).tanh() == pytest.approx(report.logit, abs=1e-4)
@@ -188,7 +188,7 @@ def test_what_is_no_sum_is_refused_with_its_reason(name: str) -> None:
     assert REFUSED[name] in report.reason
 
 
-@pytest.mark.parametrize("name", ["qwen3_next", "falcon_h1", "bloom", "doge"])
+@pytest.mark.parametrize("name", ["qwen3_next", "doge"])
 def test_half_precision_has_the_same_parts(name: str) -> None:
     """Sums are found to the rounding of bfloat16, and factors of 1 are 1 there too."""
     whole = av.logits(Prompt(ids=IDS), model=load(name)[0])

@@ -118,7 +118,7 @@ def test_other_planted_cancellers_are_not(
     assert set(why.fails) == fails
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_random_weights_are_none(seed: int) -> None:
     """Even where every head is taken for a canceller or a writer."""
     torch.manual_seed(seed)

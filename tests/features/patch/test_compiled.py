@@ -214,7 +214,9 @@ def test_joint_intervals_do_not_hang_on_rounding(
             return whole(metric, (logits * noise).astype(logits.dtype), clean, pairs)
 
         monkeypatch.setattr(PairMetric, "of", of)
-        return patch(task=task, count=count, model=gpt2, component="pattern", metric="kl")
+        return patch(
+            task=task, count=count, model=gpt2, component="pattern", metric="kl", select="0.*, 3.*"
+        )
 
     exact, rounded = results(0.0), results(4 * 2.0**-23)
     for effect, other in zip(exact.effects, rounded.effects, strict=True):
@@ -228,4 +230,4 @@ def test_joint_intervals_do_not_hang_on_rounding(
             assert wide == pytest.approx(width, rel=0.03)
     known = [share.joint_low for effect in exact.effects for share in (effect.denoise, effect.noise)
              if share is not None]  # fmt: skip
-    assert sum(low is not None for low in known) >= 44
+    assert sum(low is not None for low in known) >= 22

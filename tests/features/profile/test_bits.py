@@ -22,6 +22,7 @@ from attnviz.features.profile.state import State
 from tests import forking
 from tests.features.profile.corpus import grouped, lines, sentences
 
+pytestmark = pytest.mark.usefixtures("remembering")
 MODEL = "demo-gpt2"
 
 

@@ -18,6 +18,7 @@ from attnviz.features.profile import figure as figure_profile
 from attnviz.features.profile.result import Profile
 from tests.features.profile.corpus import grouped, lines, sentences
 
+pytestmark = pytest.mark.usefixtures("remembering")
 SCHEMA = Profile.json_schema()
 
 
@@ -97,7 +98,7 @@ def test_a_narrow_console_gets_fewer_columns_and_no_number_is_cut(
     whole = [dict(zip(titles, row, strict=True)) for row in rows]
     wide = {title: max(len(title), *(len(row[title]) for row in whole)) for title in titles}
     seen = set()
-    for width in range(60, 201, 28):
+    for width in range(60, 201, 46):
         some, *cells = table(width)
         assert [dict(zip(some, row, strict=True)) for row in cells] == [
             {title: row[title] for title in some} for row in whole

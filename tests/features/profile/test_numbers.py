@@ -26,6 +26,7 @@ from attnviz.scoring.scores import SCORES
 from tests import reference_scores
 from tests.features.profile.corpus import grouped, lines, sentences
 
+pytestmark = pytest.mark.usefixtures("remembering")
 TEXTS = sentences(14)
 MODELS = ("demo-gpt2", "demo-bert")
 

@@ -219,18 +219,19 @@ def test_only_the_smallest_keys_can_come_into_the_sample() -> None:
 
 def test_every_worker_leaves_out_what_cannot_come_into_the_sample(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(work, "sample_size", lambda layout: 3)
+    monkeypatch.setattr("attnviz.features.profile.tasks.WINDOW", 16)
     source = av.load("demo-gpt2")
-    parts = list(tasks(texts.read([str(lines(tmp_path / "t.txt", sentences(200)))])))
+    parts = list(tasks(texts.read([str(lines(tmp_path / "t.txt", sentences(96)))])))
     keys = sorted(piece.key for task in parts for piece in task.pieces)
     one, two, three = (work.Worker(source, work.ProfileSettings()) for _ in range(3))
-    for workers in ([one] * 4, [two, three] * 2):
+    for workers in ([one] * 6, [two, three] * 3):
         found = [
             text.key
             for do, task in zip(workers, parts, strict=True)
             for text in do(task).tally.alike
         ]
         assert sorted(found)[:3] == keys[:3]
-        assert len(found) < 100
+        assert len(found) < 48
 
 
 def test_the_sample_is_pooled_by_rows() -> None:

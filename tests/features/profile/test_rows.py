@@ -36,6 +36,7 @@ from attnviz.scoring.axes import is_punctuation
 from tests.features.profile.corpus import lines, sentences
 from tests.features.profile.test_bits import content
 
+pytestmark = pytest.mark.usefixtures("remembering")
 TEXTS = sentences(16)
 JOINED = [" ".join(some) for some in zip(*[iter(sentences(120))] * 3, strict=True)]
 """As many rows as of 120 texts, in fewer passes."""
@@ -561,8 +562,8 @@ def test_random_weights_have_no_behaviours(seed) -> None:
 
 @pytest.fixture
 def short_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Eight texts a task, so that a few of them are several tasks."""
-    monkeypatch.setattr(tasks, "WINDOW", 8)
+    """Four texts a task, so that a few of them are several tasks."""
+    monkeypatch.setattr(tasks, "WINDOW", 4)
 
 
 @pytest.mark.parametrize("change", [str, str.upper])
@@ -602,7 +603,7 @@ def test_a_sample_is_fair() -> None:
 
 @pytest.mark.usefixtures("short_tasks")
 def test_parts_merge_to_the_same_bits_and_selecting_changes_nothing_else(tmp_path) -> None:
-    files = [lines(tmp_path / "a.txt", sentences(10)), lines(tmp_path / "b.txt", sentences(9, 1))]
+    files = [lines(tmp_path / "a.txt", sentences(5)), lines(tmp_path / "b.txt", sentences(4, 1))]
     asked = {"model": "demo-gpt2", "jobs": 1, "select": "3.0, 1.4"}
     whole = av.profile(files, state=tmp_path / "one.profile", **asked)
     parts = [tmp_path / f"{path.stem}.profile" for path in files]
@@ -618,7 +619,7 @@ def test_parts_merge_to_the_same_bits_and_selecting_changes_nothing_else(tmp_pat
 
 @pytest.mark.usefixtures("short_tasks")
 def test_resumed_is_the_same_to_the_bit(tmp_path) -> None:
-    path = lines(tmp_path / "a.txt", sentences(10))
+    path = lines(tmp_path / "a.txt", sentences(5))
     asked = {"model": "demo-gpt2", "jobs": 1, "select": "3.0"}
     av.profile(path, state=tmp_path / "one.profile", **asked)
 

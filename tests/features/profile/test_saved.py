@@ -21,6 +21,7 @@ from attnviz.features import results
 from attnviz.features.profile.result import Profile
 from tests.features.profile.corpus import grouped, lines, sentences
 
+pytestmark = pytest.mark.usefixtures("remembering")
 Arrays = dict[str, np.ndarray]
 TEXTS = "the cat sat on the mat\na dog ran\nwe like cats and dogs a lot\n" * 3
 
@@ -96,7 +97,7 @@ def test_damage_is_found_when_it_is_read(saved: Path, tmp_path: Path, how: str) 
 def real(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Profile]:
     folder = tmp_path_factory.mktemp("real")
     few = lines(folder / "few.txt", sentences(3))
-    groups = grouped(folder / "groups.jsonl", sentences(60), 3)
+    groups = grouped(folder / "groups.jsonl", sentences(40), 2)
     long = lines(folder / "long.txt", [" ".join(sentences(24))])
     with open(few, "ab") as file:
         file.write(b"caf\xe9 is not UTF-8\n")

@@ -28,6 +28,18 @@ def model() -> Any:
     return av.load("demo-gpt2")
 
 
+@pytest.fixture(scope="module")
+def anew(model: Any) -> Thoughts:
+    """Six continuations of each sentence."""
+    return av.thoughts(TEXT, model=model, resample=6, draws=0)
+
+
+@pytest.fixture(scope="module")
+def two(model: Any) -> Thoughts:
+    """Two of each, which have no interval."""
+    return av.thoughts(TEXT, model=model, resample=2, draws=0, suppress=False)
+
+
 def sentences(*parts: str) -> list[Sentence]:
     return [Sentence("", str(n), n, n + 1, part) for n, part in enumerate(parts)]  # type: ignore[arg-type]
 
@@ -40,7 +52,7 @@ def test_a_planted_anchor_decides_the_answer() -> None:
     spans = {f"s{n}": f"tokens:{3 * n}-{3 * n + 2}" for n in range(answer + 1)}
     result = av.thoughts(
         Prompt(ids=tuple(ids), spans=spans), model=av.load(anchored()), draws=0,
-        suppress=False, resample=8,
+        suppress=False, resample=6,
     )  # fmt: skip
     (trace,) = result.traces
     assert len(trace.resampled) == answer
@@ -65,9 +77,9 @@ def test_the_answers_probability_is_the_models_own(model: Any) -> None:
     assert got == pytest.approx(want, abs=1e-4)
 
 
-def test_effects_are_differences_of_neighbours(model: Any) -> None:
+def test_effects_are_differences_of_neighbours(model: Any, anew: Thoughts) -> None:
     """The mean behind a sentence minus that before it, with Welch's interval, all together."""
-    (trace,) = av.thoughts(TEXT, model=model, resample=6, draws=0, suppress=False).traces
+    (trace,) = anew.traces
     rows = [[one.log_p for one in row.continuations] for row in trace.resampled]
     assert list(map(len, rows)) == [0, 6] or list(map(len, rows)) == [6, 6]
     first, second = trace.resampled
@@ -86,12 +98,12 @@ def test_effects_are_differences_of_neighbours(model: Any) -> None:
     assert trace.answer == "The lamp was bright."
 
 
-def test_a_seed_gives_the_same_continuations(model: Any) -> None:
+def test_a_seed_gives_the_same_continuations(model: Any, two: Thoughts) -> None:
     def drawn(seed: int) -> tuple[Resampled, ...]:
         asked = {"resample": 2, "draws": 0, "suppress": False, "seed": seed}
         return av.thoughts(TEXT, model=model, **asked).traces[0].resampled
 
-    assert drawn(0) == drawn(0) != drawn(1)
+    assert drawn(0) == two.traces[0].resampled != drawn(1)
 
 
 def test_it_goes_on_where_it_was_interrupted(model: Any, tmp_path: Path, monkeypatch) -> None:
@@ -150,10 +162,10 @@ def test_where_the_answer_begins() -> None:
     assert answer_at(sentences("thought", "thought")) == 1, "it is not closed"
 
 
-def test_every_form_has_it(model: Any, tmp_path: Path, browser: Any) -> None:
+def test_every_form_has_it(anew: Thoughts, tmp_path: Path, browser: Any) -> None:
     from tests.viewing import opened
 
-    result = av.thoughts(TEXT, model=model, resample=6, draws=0)
+    result = anew
     assert av.read(result.save(tmp_path / "t.json")) == result
     effect = result.traces[0].resampled[1].effect
     (row,) = [
@@ -181,8 +193,7 @@ def test_a_model_without_words_is_refused(capsys: pytest.CaptureFixture[str], fo
     assert "--resample" in capsys.readouterr().err
 
 
-def test_few_continuations_have_no_interval(model: Any) -> None:
-    result: Thoughts = av.thoughts(TEXT, model=model, resample=2, draws=0, suppress=False)
-    assert result.traces[0].resampled[1].joint_low is None
-    assert result.traces[0].resampled[1].sure is None
-    assert "have no interval" in " ".join(result.notes)
+def test_few_continuations_have_no_interval(two: Thoughts) -> None:
+    assert two.traces[0].resampled[1].joint_low is None
+    assert two.traces[0].resampled[1].sure is None
+    assert "have no interval" in " ".join(two.notes)
