@@ -163,6 +163,17 @@ def remembering(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module")
+def few_sentences() -> Iterator[None]:
+    """What fills heads that are ablated is of a dozen sentences in place of 48."""
+    from attnviz.features.ablation import fills
+
+    few = fills.sentences()[:12]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fills, "sentences", lambda: few)
+        yield
+
+
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     path = chromium()

@@ -8,12 +8,15 @@ import re
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
 import attnviz as av
 from docs import moving
+from tests import forking
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -96,8 +99,13 @@ def test_options_that_prose_names_are_there() -> None:
     assert unknown_options("`syntax --random` and `heads --json`") == ["syntax --random"]
 
 
-def test_it_is_what_the_commands_print() -> None:
+def test_it_is_what_the_commands_print(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = moving.TARGET.read_text("utf-8")
+
+    def forked(command: list[str], env: dict[str, str], encoding: str, **_: object) -> Any:
+        return forking.run(command, env=env, encoding=encoding)
+
+    monkeypatch.setattr(moving, "subprocess", SimpleNamespace(run=forked, PIPE=None))
     assert kept == moving.made(), "run python -m docs.moving"
 
 

@@ -23,6 +23,8 @@ from attnviz.models.folder import locate
 from attnviz.web.written import read_page
 from tests import ROOT
 
+pytestmark = pytest.mark.usefixtures("few_sentences")
+
 NOBODYS = "a-folder-of-nobody"
 SAMPLES = (
     "story.txt", "treebank.conllu", "pronouns.tsv", "questions.jsonl", "repeats.jsonl",

@@ -24,6 +24,8 @@ from attnviz.errors import InputError, UsageError
 from tests import ROOT
 from tests.checkpoints import needs_transformers_5
 
+pytestmark = pytest.mark.usefixtures("few_sentences")
+
 TEXT = "the cat and the dog and the cat"
 PROMPT = av.Prompt(TEXT, spans={"cat": "all:cat"})
 CALLS: dict[str, Callable[..., Any]] = {

@@ -15,6 +15,8 @@ from attnviz.cli import main
 from attnviz.models.demo import DEMOS
 from tests.models.templates import TEMPLATES
 
+pytestmark = pytest.mark.usefixtures("few_sentences")
+
 CHAT = [
     {"role": "system", "content": "Answer with one word."},
     {"role": "user", "content": "The keys are on the table. Where are the keys?"},

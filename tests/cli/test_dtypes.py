@@ -16,6 +16,8 @@ from attnviz.models.demo import DEMOS
 from attnviz.models.device import DTYPES
 from tests.cli.calling import call
 
+pytestmark = pytest.mark.usefixtures("few_sentences")
+
 SAMPLES = Path(__file__).parents[2] / "sample_inputs"
 TEXT = "the cat and the dog and the cat"
 PAIR = ("The cat sat on the mat.", "The dog sat on the mat.")

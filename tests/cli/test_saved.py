@@ -39,8 +39,10 @@ from tests.cli.calling import call, ok
 from tests.features.live.test_live import live_page
 from tests.samples import Samples
 
+pytestmark = pytest.mark.usefixtures("few_sentences")
+
 SAMPLES = Path(__file__).parents[2] / "sample_inputs"
-TEXT = "the cat and the dog and the cat"
+TEXT = "the cat saw the dog"
 MUCH = 48 << 20
 
 

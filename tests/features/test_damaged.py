@@ -22,6 +22,8 @@ from attnviz.features.syntax.result import Syntax
 from tests.corpus.gold import results as gold
 from tests.records import record
 
+pytestmark = pytest.mark.usefixtures("few_sentences")
+
 TEXT = "The kettle sang and the candle burned while the kettle sang again."
 TEXTS = ("The cat sat on the mat and the cat sat", "A dog ran in the park and a dog ran")
 MAKERS: dict[str, Callable[[], Any]] = {

@@ -41,6 +41,8 @@ from tests.features.profile.corpus import sentences as texts
 from tests.features.test_reports import Tags
 from tests.viewing import data_of
 
+pytestmark = pytest.mark.usefixtures("few_sentences")
+
 MODEL = "demo-gpt2"
 HASH, FIELD = "hash:0.5", "field:side=chosen"
 

@@ -25,6 +25,8 @@ from tests.corpus.gold.pronouns import pronouns
 from tests.corpus.gold.sentences import treebank
 from tests.features.profile.corpus import sentences as texts
 
+pytestmark = pytest.mark.usefixtures("few_sentences")
+
 MODEL = "demo-gpt2"
 KETTLE = "The kettle sang and the candle burned while the kettle sang"
 

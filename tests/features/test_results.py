@@ -26,6 +26,8 @@ from tests.features.profile.corpus import lines
 from tests.features.profile.corpus import sentences as texts
 from tests.viewing import data_of
 
+pytestmark = pytest.mark.usefixtures("few_sentences")
+
 TEXT = "The candle burned while the kettle sang and the candle burned."
 
 SHORT = sorted((text for text in texts(60) if len(text.split()) > 3), key=len)[:12]

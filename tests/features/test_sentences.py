@@ -36,6 +36,8 @@ from attnviz.features.thoughts import words as of_thoughts
 from attnviz.models.demo import DEMOS
 from tests import ROOT
 
+pytestmark = pytest.mark.usefixtures("few_sentences")
+
 TEXT = "the cat river moon stone bread the cat river moon stone"
 NOUNS = "cuts|examples|heads|layers|pairs|positions|rows|sentences|texts|tokens|traces"
 ONE = rf"(?<![\d.,:/])(?<!layer )1 ({NOUNS})\b|\b1 of the 1\b|\bnan\b|\d↵"

@@ -8,13 +8,13 @@ which words recur, and whether they stand in the text, is asked row by row.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.attention.contributions import Carrying, gain, moved, scaled
+from attnviz.attention.contributions import Carrying, Readout, gain, moved, scaled
 from attnviz.captures.trials import (
     Activations,
     answer_texts,
@@ -105,15 +105,16 @@ def run_heads(
                 wrote = wrote * gain(norm, total)
             entering = carrying.passed(site.layer)[0]
             carried = carrying.onward(wrote * local.share(site.layer), site.layer, entering)
-            for index, part in enumerate(carried):
+            scaled_parts = [scaled(local, stream, part) for part in carried]
+            for index, (part, scaled_part) in enumerate(zip(carried, scaled_parts, strict=True)):
                 head_sums = sums[Head(site, index)]
-                scaled_part = scaled(local, stream, part)
                 head_sums.made += arrays.to_numpy(scaled_part.sum(0))
                 head_sums.norm += float(arrays.norm(part).sum())
-                if sum(counts) > 1 or len(texts) > 1:
-                    blocks = _blocks(scaled_part, len(local.table))
-                    effects = [moved(local, block) for block in blocks]
-                    _raised(head_sums, effects, tokens, places)
+            if sum(counts) > 1 or len(texts) > 1:
+                best = _best(local, arrays.of(stream).xp.concatenate(scaled_parts))
+                for index in range(len(carried)):
+                    rows_best = best[index * len(places) : (index + 1) * len(places)]
+                    _count(sums[Head(site, index)], rows_best, tokens, places)
         progress(number)
     rows = sum(counts)
     if not rows:
@@ -137,18 +138,21 @@ def run_heads(
     )
 
 
-def _blocks(inputs: Array, words: int) -> Iterable[Array]:
-    rows = max(1, AT_ONCE // words)
-    return (inputs[first : first + rows] for first in range(0, len(inputs), rows))
+def _best(readout: Readout, inputs: Array) -> list[list[int]]:
+    """Return the words that each row of a layer's heads raises most, the first one most."""
+    assert readout.table is not None
+    rows, count = max(1, AT_ONCE // len(readout.table)), min(RAISED, len(readout.table))
+    best: list[list[int]] = []
+    for first in range(0, len(inputs), rows):
+        effects = moved(readout, inputs[first : first + rows])
+        best += arrays.of(effects).largest(effects, count)[1].tolist()
+    return best
 
 
-def _raised(sums: _Sums, effects: Sequence[Array], tokens: Tokens, places: Sequence[int]) -> None:
-    """Count the words that rows raise most."""
-    best = [
-        ids
-        for block in effects
-        for ids in arrays.of(block).largest(block, min(RAISED, block.shape[-1]))[1].tolist()
-    ]
+def _count(
+    sums: _Sums, best: Sequence[Sequence[int]], tokens: Tokens, places: Sequence[int]
+) -> None:
+    """Count the words that a head's rows raise most."""
     for ids, position in zip(best, places, strict=True):
         sums.raised.update(ids)
         sums.in_text.append(int(ids[0] in tokens.ids[: position + 1]))
