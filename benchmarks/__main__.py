@@ -15,6 +15,7 @@ from benchmarks.table import show
 
 TABLES = {
     "startup": "Whole processes",
+    "commands": "Commands that take seconds",
     "models": "Models of a billion parameters",
     "hybrids": "Layers with a state",
     "arrays": "NumPy and torch",

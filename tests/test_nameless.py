@@ -142,8 +142,9 @@ def circuit(folder: Path) -> Path:
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in COMMANDS]
 )
 def test_what_is_saved_has_no_path(
-    folder: Path, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], request: Any
+    folder: Path, name: str, tmp_path: Path, capsys: Any, monkeypatch: Any, request: Any
 ) -> None:
+    monkeypatch.setattr("attnviz.features.atlas.function.MEASURED_HEADS", 1)
     typed, endings = COMMANDS[name]
     if "circuit.json" in typed:
         request.getfixturevalue("circuit")

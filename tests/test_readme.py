@@ -27,7 +27,9 @@ LONG = re.compile(
 )
 """Commands that take longest, which the tests of their features run too."""
 CLAIMED = {claim.command for claim in claims()}
-"""Commands that tests/test_claims.py runs, and reads what they find."""
+"""Commands that tests/test_claims.py runs, and reads what they find and write."""
+OUT = re.compile(r" (-o|--out) \S+")
+"""Where a command writes: its forms are those of tests/cli/test_saved.py."""
 
 
 def commands() -> list[tuple[str, str]]:
@@ -64,7 +66,7 @@ def test_pictures_are_drawn_by_the_commands_beside_them() -> None:
     shown = {name: lines for lines, name in re.findall(f"{block}\n\n{picture}", text)}
     assert set(shown) == set(pictures.COMMANDS)
     for name, command in pictures.COMMANDS.items():
-        beside = [re.sub(r" (-o|--out) \S+", "", line) for line in shown[name].splitlines()]
+        beside = [OUT.sub("", line) for line in shown[name].splitlines()]
         assert f"attnviz {command}" in beside
 
 
@@ -142,7 +144,7 @@ def test_examples_of_help_run_as_printed(
             marks=[pytest.mark.slow] if each[0] != "README.md" or LONG.search(each[1]) else [],
         )
         for each in commands()
-        if each[1] not in CLAIMED
+        if OUT.sub("", each[1]) not in CLAIMED
     ],
 )
 def test_example_runs(page: str, line: str, tmp_path, monkeypatch, capsys) -> None:

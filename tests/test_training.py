@@ -1,5 +1,6 @@
 """The training scripts: what they draw, what they save, and what comes out."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -62,13 +63,16 @@ def masked(books: Path, tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     return prepare(books, out, ("Two_1901",), train_wordpiece, 200, bert.POSITIONS, seed=1)
 
 
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches of one window."""
-    monkeypatch.setattr(gpt2, "BATCH", gpt2.POSITIONS)
-    monkeypatch.setattr(bert, "BATCH", bert.POSITIONS)
-    monkeypatch.setattr(evaluate, "PROBED", 2)
-    monkeypatch.setattr(evaluate, "PAIRED", 2)
+@pytest.fixture(scope="module", autouse=True)
+def small() -> Iterator[None]:
+    """Batches of one window, of few positions."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gpt2, "POSITIONS", 128)
+        patch.setattr(gpt2, "BATCH", gpt2.POSITIONS)
+        patch.setattr(bert, "BATCH", bert.POSITIONS)
+        patch.setattr(evaluate, "PROBED", 2)
+        patch.setattr(evaluate, "PAIRED", 2)
+        yield
 
 
 class TestText:
@@ -481,7 +485,7 @@ class TestFolders:
         assert torch.allclose(loaded.float()(ids).logits, expected, atol=0.01)
         names = {figure.name for figure in evaluate.figures(tmp_path, books, ("Two_1901",))}
         assert {
-            "previous token, rows of 256",
+            "previous token, rows of 128",
             "lower than the trigram by",
             "second over first",
         } <= names

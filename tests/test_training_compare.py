@@ -1,5 +1,7 @@
 """The comparison of two causal models, against transformers' eager attention and plain hooks."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 import torch
@@ -28,10 +30,12 @@ def tokenizer() -> Tokenizer:
     return Tokenizer.from_file(str(DEMO / "tokenizer.json"))
 
 
-@pytest.fixture
-def circuit(monkeypatch: pytest.MonkeyPatch) -> Circuit:
-    monkeypatch.setattr(compare, "PROBES", 6)
-    return Circuit(DEMO)
+@pytest.fixture(scope="module")
+def circuit() -> Iterator[Circuit]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compare, "PROBES", 6)
+        patch.setattr(compare, "HALF", 24)
+        yield Circuit(DEMO)
 
 
 def test_pieces_are_stretches_of_whole_words(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +149,7 @@ def test_what_is_lost_is_a_share_of_what_the_repetition_tells(circuit: Circuit) 
     ]
     ids = torch.tensor([prompt.ids for prompt in circuit.prompts[6:]])
     assert circuit.once() == pytest.approx(np.log(8192), abs=0.5)
-    assert ids.shape == (6, 97)
+    assert ids.shape == (6, 49)
     for effect in lost:
         assert 0.5 < effect.share < 1.1
         assert effect.attention < effect.before

@@ -33,6 +33,10 @@ FLAGS = [
 ]  # fmt: skip
 
 
+MEDIA = ("color_scheme", "reduced_motion", "forced_colors")
+"""What a page can be told of how it is shown; everything else is its context's."""
+
+
 def chromium() -> str | None:
     """The browser: $ATTNVIZ_CHROMIUM, or the system's, its faster shell first."""
     given = os.environ.get("ATTNVIZ_CHROMIUM")
@@ -306,15 +310,32 @@ def accessible(page: Any, options: dict[str, Any] | None = None) -> None:
     assert told == [], page.url
 
 
+_CONTEXTS: dict[tuple[Any, str], Any] = {}
+"""The contexts that are open, by their browser and what they can do."""
+
+
+def _context(browser: Any, options: dict[str, Any]) -> Any:
+    """The context of all pages with these options: one of its own takes as long as a page."""
+    key = browser, json.dumps(options, sort_keys=True)
+    if key not in _CONTEXTS:
+        _CONTEXTS[key] = browser.new_context(**options)
+    return _CONTEXTS[key]
+
+
 @contextmanager
-def opened(browser: Any, **context: Any) -> Iterator[Opened]:
-    where = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **context})
-    found = Opened(where.new_page())
+def opened(browser: Any, **options: Any) -> Iterator[Opened]:
+    """A new page, in a context with what a page itself cannot be told later."""
+    size = options.pop("viewport", {"width": 1280, "height": 900})
+    media = {name: options.pop(name) for name in list(options) if name in MEDIA}
+    page = _context(browser, options).new_page()
+    page.set_viewport_size(size)
+    page.emulate_media(**media)
+    found = Opened(page)
     try:
         yield found
         found.clean()
     finally:
-        where.close()
+        page.close()
 
 
 def write_page(folder: Path, name: str, captures: Capture | Sequence[Capture], **options: Any):

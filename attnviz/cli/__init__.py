@@ -10,6 +10,7 @@ import errno
 import os
 import sys
 from copy import copy
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -186,7 +187,7 @@ def _run(arguments: list[str]) -> int:
     args = [*arguments, "--help"] if needed else arguments
     try:
         with running(command_line(arguments)), unheard():
-            code = app(args=args, prog_name="attnviz", standalone_mode=False)
+            code = _group()(args=args, prog_name="attnviz", standalone_mode=False)
         sys.stdout.flush()
     except AttnvizError as error:
         return _fail(declared.words(error.message), error.exit_code)
@@ -209,6 +210,12 @@ def _run(arguments: list[str]) -> int:
     if code == INTERRUPTED:  # typer catches the interrupt itself
         return _fail("interrupted", INTERRUPTED)
     return code if isinstance(code, int) else 0
+
+
+@cache
+def _group() -> Any:
+    """Return what all command lines of a process begin with."""
+    return typer.main.get_command(app)
 
 
 def _nowhere() -> bool:

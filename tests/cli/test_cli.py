@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import attnviz as av
-from attnviz.cli import COMMANDS, Commands, console, main
+from attnviz.cli import console, main
 from attnviz.cli.console import CODES
 from attnviz.cli.declared import VARIABLE
 from attnviz.files import human_bytes
@@ -107,16 +107,6 @@ def test_version_and_help(capsys) -> None:
         text = ok(capsys, command, "--help")
         assert "Examples" in text
         assert "--model" in text
-
-
-def test_options_say_what_they_are(capsys) -> None:
-    """Each has a help, none says a default of a switch, and processes have the same letter."""
-    for command in COMMANDS:
-        for one in Commands().get_command(None, command).params:
-            assert one.help or one.hidden, f"{command} {one.name}"
-            assert one.name != "jobs" or "-j" in one.opts
-        text = ok(capsys, command, "--help")
-        assert not re.search("default: (True|False)", text), command
 
 
 @pytest.mark.parametrize(
@@ -293,10 +283,7 @@ def bad(tmp_path_factory) -> str:
 
 
 MISTAKES = [
-    # arguments, exit code, words of the one line
-    ([], 2, ["nothing to look at"]),
-    (["a", "--file", "x"], 2, ["TEXT and --file"]),
-    (["", "-m", "fresh"], 1, ["empty"]),
+    # arguments, exit code, words of the one line; many more are in messages.txt
     ([" \t", "-m", "fresh"], 1, ["empty"]),
     (["-f", "{tmp}/latin1.txt", "-m", "fresh"], 1, ["not UTF-8", "byte 2"]),
     (["-f", "{tmp}/blank.txt", "-m", "fresh"], 1, ["empty"]),
@@ -306,37 +293,19 @@ MISTAKES = [
     (["-f", "/dev/urandom", "-m", "fresh"], 1, ["/dev/urandom is "]),
     (["-f", "{tmp}/utf16.txt", "-m", "fresh"], 1, ["UTF-16; save the file as UTF-8"]),
     (["a", "-m", "fresh", "--d-model", "512", "--heads", "6"], 2, ["85.33", "4 or 8"]),
-    (["a", "-m", "fresh", "--heads", "8", "--kv-heads", "3"], 2, ["that work: 1, 2, 4, 8"]),
-    (["a", "-m", "fresh", "--heads", "0"], 2, ["at least 1, got 0"]),
     (["a", "-m", "fresh", "--d-model", "-8"], 2, ["at least 1, got -8"]),
     (["a", "-m", "fresh", "--d-model", "8000000"], 2, ["more than half of this machine's"]),
     (["a", "--d-model", "wide"], 2, ["wide", "see attnviz heads --help"]),
-    (["a", "-m", "fresh", "--kind", "moe"], 2, ["moe", "'mha', 'gqa', 'mqa', 'mla' or 'cross'"]),
-    (["a", "--nonsense"], 2, ["--nonsense"]),
     (["a", "-m", "fresh", "--select", "9.9"], 2, ["9.9", "layer 0 with heads 0-7"]),
     (["a", "-m", "fresh", "--select", "banana"], 2, ["banana", "4.11"]),
     (["a", "-m", "fresh", "--select", ""], 2, ["empty"]),
-    (["a", "-m", "fresh", "--role", "king"], 2, ["king", "induction"]),
-    (["a", "-m", "fresh", "--sort", "size"], 2, ["size", "entropy"]),
-    (["a", "-m", "fresh", "--json", "--csv"], 2, ["--json", "--csv"]),
-    (["a", "-m", "fresh", "--probe"], 2, ["vocabulary"]),
-    (["--ids", "1,2", "-m", "fresh"], 2, ["no vocabulary"]),
-    (["--ids", "1,x", "-m", "fresh"], 2, ["'x'"]),
     (["--ids", "1,999999", "-m", "{minilm}"], 1, ["999999", "30521"]),
-    (["a", "-m", "{minilm}", "--heads", "4"], 2, ["--heads", "fresh layer"]),
     (["a", "--heads", "4"], 2, ["--heads shapes a fresh layer; add --model fresh"]),
     (["a", "--layers", "2", "--causal"], 2, ["--layers, --causal shape a fresh layer"]),
-    (["a", "-m", "{minilm}", "--target", "b"], 2, ["--target"]),
     (["a", "-m", "{minilm}", "--device", "cuda:7"], 1, ["cuda:7", "cpu"]),
-    (["a", "-m", "{minilm}", "--device", "toaster"], 2, ["toaster"]),
-    (["a", "-m", "{minilm}", "--dtype", "int3"], 2, ["int3", "bfloat16"]),
     (["a", "-m", "{tmp}/file"], 1, ["file"]),
-    (["a", "-m", "nobody/nothing-here"], 1, ["nobody/nothing-here"]),
     (["--recorded", "{tmp}/none.npz"], 1, ["is missing"]),
     (["--recorded", "{tmp}/sums.npz"], 1, ["expected a row that sums to 1", "found 2"]),
-    (["a", "--recorded", "{tmp}/sums.npz"], 2, ["leave out TEXT"]),
-    (["--recorded", "{tmp}/sums.npz", "-m", "fresh"], 2, ["leave out --model"]),
-    (["a", "--item", "1", "-m", "fresh"], 2, ["--item 1"]),
     (["a", "-m", "fresh", "-o", "{tmp}/x.bmp"], 2, ["x.bmp", ".png"]),
     (["a", "-m", "fresh", "-o", "{tmp}/no/x.png"], 1, ["does not exist"]),
 ]

@@ -219,15 +219,19 @@ def test_every_option_has_a_sentence(name: str) -> None:
     for parameter in parameters(name).values():
         if parameter.name not in ("help", "plugin"):
             assert (parameter.help or "").endswith((".", "?", ")")), parameter.name
+        assert parameter.help, parameter.name
+        assert parameter.name != "jobs" or "-j" in parameter.opts
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_short_help_fits_a_screen(
+def test_the_short_help_fits_a_screen_and_says_no_default_of_a_switch(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert cli.main([name, "--help"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) <= 50
+    shown = capsys.readouterr().out
+    assert len(shown.splitlines()) <= 50
+    assert not re.search("default: (True|False)", shown)
 
 
 @pytest.mark.parametrize("name", ["heatmap", "knockout", "thoughts", "shapes", "export"])

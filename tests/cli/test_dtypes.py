@@ -27,7 +27,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "profile --select": ("profile", "few.txt", "--select", "0.0"),
     "ablate": ("ablate", TEXT, "--select", "0.*"),
     "ablate a file": ("ablate", "--texts", "few.txt", "--select", "0.*"),
-    "ablate --estimate": ("ablate", TEXT, "--select", "0.0", "--estimate"),
+    "ablate --estimate": ("ablate", TEXT, "--select", "0.0", "--method", "zero", "--estimate"),
     "patch": ("patch", "--task", "induction", "--count", "4", "--select", "0.*"),
     "knockout": ("knockout", TEXT, "--span", "a=the cat", "--draws", "1", "--select", "0.0"),
     "thoughts": ("thoughts", "trace.txt", "--draws", "2"),

@@ -69,6 +69,7 @@ def _folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setenv("HF_HUB_OFFLINE", "1")
         monkeypatch.setattr("attnviz.cli.output.open_page", lambda page: page.unlink() is not None)
         monkeypatch.setattr("attnviz.corpus.texts.sample_texts", lambda: "a.txt")  # not 40 texts
+        monkeypatch.setattr("attnviz.features.live.opening.sentences", lambda: ("a b",))
         monkeypatch.setattr("attnviz.features.atlas.function.MEASURED_HEADS", 1)
         Path("a.txt").write_text("a b c\n\nd e\n")
         Path("t.csv").write_text("text,id\na b,1\n")

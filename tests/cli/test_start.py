@@ -202,7 +202,9 @@ def test_every_mistake_is_answered_as_in_the_transcript(capsys) -> None:
         if not line.startswith("$ "):
             continue
         code = main(shlex.split(line)[2:])
-        answer = PAGE_SIZE.sub("about SIZE MB", capsys.readouterr().err)
+        out, err = capsys.readouterr()
+        assert code != 1 or not out, line
+        answer = PAGE_SIZE.sub("about SIZE MB", err)
         said += [line, *answer.splitlines(), f"[{code}]", ""]
     if os.environ.get("ATTNVIZ_KEEP"):
         TRANSCRIPT.write_text("\n".join(said).strip() + "\n", encoding="utf-8")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -61,3 +62,31 @@ def folders(tmp_path_factory: pytest.TempPathFactory, read_once: set[str]) -> An
         return built[key]
 
     return folder
+
+
+@pytest.fixture(scope="session")
+def loaded(folders: Any) -> Callable[..., Any]:
+    """A function like ``folders`` to the model of the folder, read once and never changed."""
+    from attnviz.models.pretrained import load
+
+    @cache
+    def source(
+        family: str, gain: float | None = None, *, words: bool = False, backend: Any = "hooked"
+    ) -> Any:
+        return load(str(folders(family, gain, words=words)), backend=backend)
+
+    return source
+
+
+@pytest.fixture(scope="session")
+def eager(read_once: set[str]) -> Callable[..., Any]:
+    """A function from a folder and an automatic class to transformers' own model, read once."""
+    import torch
+    import transformers
+
+    @cache
+    def model(folder: Path | str, kind: str = "AutoModel") -> Any:
+        how = {"attn_implementation": "eager", "dtype": torch.float32}
+        return getattr(transformers, kind).from_pretrained(folder, **how).eval()
+
+    return model

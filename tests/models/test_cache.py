@@ -236,27 +236,24 @@ def test_every_file_of_a_model_is_in_the_key(kind: str, place: Path, tmp_path: P
     recall(av.load(folder), make)
     recall(av.load(shutil.copytree(folder, tmp_path / "copy")), make)
     assert make.times == 1, "a copy is the same model"
-    missed, loaded = [], av.load(folder)
+    loaded = av.load(folder)
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     for path in files:
-        whole, times = path.read_bytes(), make.times
-        if path.suffix == ".safetensors":  # the last number of the last tensor
-            path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-        else:
-            path.write_bytes(whole + b"\n")
+        whole, status, times = path.read_bytes(), path.stat(), make.times
+        weights = path.suffix == ".safetensors"  # the last number of the last tensor
+        path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]) if weights else whole + b"\n")
         recall(av.load(folder), make)
-        if path.suffix != ".safetensors":
+        assert make.times == times + 1, f"{path.name} changed"
+        if not weights:
             recall(loaded, make)
             assert make.times == times + 2, f"{path.name} changed behind a loaded model"
-        elif make.times > times:
-            missed.append(path.name)
-        if make.times > times and path.suffix != ".safetensors":
-            missed.append(path.name)
         path.write_bytes(whole)
-        times, loaded = make.times, av.load(folder)
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+        times = make.times
         recall(loaded, make)
         assert make.times == times, f"{path.name} as it was"
-    assert missed == [path.name for path in files]
+    recall(av.load(folder), make)
+    assert make.times == times, "all of them as they were"
     for name in ("added_tokens.json", "merges.txt.bak"):
         times = make.times
         (folder / name).write_text("{}")
@@ -270,15 +267,15 @@ def test_other_ends_of_texts_are_not_taken_for_the_same(place: Path, tmp_path: P
     first, second = (_folder("demo-gpt2", tmp_path / name) for name in "ab")
     (first / "generation_config.json").unlink()
     (second / "generation_config.json").write_text('{"eos_token_id": [17, 308, 15]}')
-    how = {"resample": 3, "draws": 0, "suppress": False}
-    text = "The cat sat. The dog ran. She saw the cat. It was old."
+    how = {"resample": 2, "draws": 0, "suppress": False}
+    text = "The cat sat. The dog ran. It was old."
     results = [av.thoughts(text, model=folder, **how).to_dict() for folder in (first, second)]
     apart = av.thoughts(text, model=second, **how).to_dict()
     os.environ[cache.VARIABLE] = "off"  # the fixture puts it back
     made = av.thoughts(text, model=second, **how).to_dict()
     for result in (*results, apart, made):
         result.pop("made", None)
-    assert results[1] == apart == made
+    assert results[0] != results[1] == apart == made
 
 
 def test_arguments_are_in_the_key_as_what_they_are(place: Path, demo: Any) -> None:
@@ -411,10 +408,12 @@ def run(name: str) -> Any:
     return {
         "heads": lambda: av.heads(TEXT, probe=True),
         "profile": lambda: av.profile(texts=[TEXT, "a b c d"]),
-        "syntax": lambda: av.syntax("sample_inputs/treebank.conllu", control=1, sentences=4),
+        "syntax": lambda: av.syntax("sample_inputs/treebank.conllu", control=1, sentences=2),
         "retrieval": lambda: av.retrieval(lengths=(40,), depths=(0.5,), count=2, draws=1),
-        "ablate": lambda: av.ablate([TEXT, "a b c"], model="demo-bert", select="0.*"),
-        "ablate --probe": lambda: av.ablate(probe=True, select="3.0"),
+        "ablate": lambda: av.ablate(
+            [TEXT, "a b c"], model="demo-bert", select="0.0", method="mean"
+        ),
+        "ablate --probe": lambda: av.ablate(probe=True, select="3.0", method="mean"),
     }[name]()
 
 
@@ -426,6 +425,8 @@ def test_results_are_the_same_bits_with_and_without(
 ) -> None:
     for module in (trials, fills):  # 3 probes, not 60
         monkeypatch.setattr(module, "PROBE_SEEDS", 1)
+    few = fills.sentences()[:6]
+    monkeypatch.setattr(fills, "sentences", lambda: few)
     first = run(name).to_json()
     count = len(cache.entries())
     assert count, "something was kept"

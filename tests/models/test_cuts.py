@@ -6,9 +6,8 @@ A pass behind keys and values that were kept is the end of a whole pass.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from attnviz.core.source import Cut, CutMethod, ForwardRequest, Output, Rows, So
 from attnviz.errors import ModelError
 from attnviz.models import pretrained
 from tests import mostly_slow
-from tests.models.tiny import HEADS, SEQ2SEQ, hooked_only, inputs_of, ran, transformers
+from tests.models.tiny import HEADS, SEQ2SEQ, hooked_only, inputs_of, ran
 
 FAMILIES = (
     "gpt2", "bert", "llama", "qwen3", "mistral", "gemma2", "gpt_neox", "phi", "gpt_oss", "bart",
@@ -52,12 +51,26 @@ def cut_of(family: str, method: CutMethod, heads: int, runs: int = 1) -> Cut:
     return Cut(chosen, at, lost, method, instead=instead if method == "redirect" else None)
 
 
-def load(family: str, folders: Any, backend: str) -> tuple[Source, Path]:
-    folder = folders(family, 8.0, words=True)
-    source = pretrained.load(str(folder), backend=backend)
-    if backend == "hooked":
-        hooked_only(source)
-    return source, folder
+@pytest.fixture
+def load(loaded: Any) -> Callable[[str, str], Any]:
+    def source(family: str, backend: str) -> Any:
+        found = loaded(family, 8.0, words=True, backend=backend)
+        if backend == "hooked":
+            hooked_only(found)
+        return found
+
+    return source
+
+
+@pytest.fixture
+def theirs(folders: Any, eager: Any) -> Callable[[str], Any]:
+    """Models of transformers itself, with eager attention."""
+
+    def model(family: str) -> Any:
+        kind = "Seq2SeqLM" if family in SEQ2SEQ else HEADS.get(family, "CausalLM")
+        return eager(folders(family, 8.0, words=True), f"AutoModelFor{kind}")
+
+    return model
 
 
 @contextmanager
@@ -107,11 +120,8 @@ def edited(family: str, cuts: Mapping[int, Cut], kind: SiteKind) -> Iterator[Non
         module.eager_attention_forward = eager
 
 
-def by_eager(family: str, folder: Path, cuts: Mapping[int, Cut]) -> Tensor:
+def by_eager(family: str, model: Any, cuts: Mapping[int, Cut]) -> Tensor:
     """The logits [T, V] of transformers itself."""
-    kind = "Seq2SeqLM" if family in SEQ2SEQ else HEADS.get(family, "CausalLM")
-    loader = getattr(transformers, f"AutoModelFor{kind}")
-    model = loader.from_pretrained(folder, attn_implementation="eager").eval()
     inputs = {"input_ids": torch.tensor([IDS]), "use_cache": False}
     if family in SEQ2SEQ:
         inputs["decoder_input_ids"] = torch.tensor([TARGET])
@@ -130,15 +140,17 @@ def logits_of(source: Source, inputs: Inputs, request: ForwardRequest) -> Tensor
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("family", mostly_slow(FAMILIES, "gpt2", "bert", "gemma2", "bart"))
-def test_a_cut_equals_an_edited_eager_model(family: str, method: CutMethod, folders: Any) -> None:
-    source, folder = load(family, folders, "hooked")
+def test_a_cut_equals_an_edited_eager_model(
+    family: str, method: CutMethod, load: Any, theirs: Any
+) -> None:
+    source, model = load(family, "hooked"), theirs(family)
     kind = kind_of(family)
     layers = (0, 1)
     heads = [source.layout.heads[kind][layer] for layer in layers]
     cuts = {layer: cut_of(family, method, n) for layer, n in zip(layers, heads, strict=True)}
     inputs = inputs_of(source, IDS, TARGET)
-    whole = by_eager(family, folder, {})
-    want = by_eager(family, folder, cuts)
+    whole = by_eager(family, model, {})
+    want = by_eager(family, model, cuts)
     asked = {Site(kind, layer): cut for layer, cut in cuts.items()}
     got = logits_of(source, inputs, ForwardRequest(hidden=False, logits=True, cuts=asked))
     assert (want - whole).abs().max() > 1e-2, "it changes nothing, and proves nothing"
@@ -149,14 +161,14 @@ def test_a_cut_equals_an_edited_eager_model(family: str, method: CutMethod, fold
 @pytest.mark.parametrize("family", ["gpt2", "bert"])
 @pytest.mark.parametrize("light", [True, False])
 def test_so_does_the_native_backend(
-    family: str, method: CutMethod, light: bool, folders: Any
+    family: str, method: CutMethod, light: bool, load: Any, theirs: Any
 ) -> None:
-    source, folder = load(family, folders, "native")
+    source = load(family, "native")
     source = getattr(source, "light") if light else source  # noqa: B009
     kind = kind_of(family)
     cut = cut_of(family, method, source.layout.heads[kind][1])
     inputs = source.prepare(Prompt(ids=IDS))
-    want = by_eager(family, folder, {1: cut})
+    want = by_eager(family, theirs(family), {1: cut})
     request = ForwardRequest(hidden=False, logits=True, cuts={Site(kind, 1): cut})
     torch.testing.assert_close(logits_of(source, inputs, request), want, rtol=0, atol=1e-5)
 
@@ -180,11 +192,9 @@ class Weights:
 
 @pytest.mark.parametrize("method", ["mask", "rescale", "zero"])
 @pytest.mark.parametrize("light", [True, False])
-def test_a_control_takes_as_much_from_other_keys(
-    method: CutMethod, light: bool, folders: Any
-) -> None:
+def test_a_control_takes_as_much_from_other_keys(method: CutMethod, light: bool, load: Any) -> None:
     """By hand, a row at a time, in float64; the cut keys keep their weight."""
-    source, _ = load("gpt2", folders, "native")
+    source = load("gpt2", "native")
     source = getattr(source, "light") if light else source  # noqa: B009
     site, inputs = Site("decoder", 0), source.prepare(Prompt(ids=IDS))
     cut = cut_of("gpt2", method, 4)
@@ -217,9 +227,9 @@ def test_a_control_takes_as_much_from_other_keys(
     assert {True, False} == set(made)
 
 
-def test_runs_of_a_batch_have_cuts_of_their_own(folders: Any) -> None:
+def test_runs_of_a_batch_have_cuts_of_their_own(load: Any) -> None:
     """Several cuts in one pass, begun in the middle, are those of passes of their own."""
-    source, _ = load("llama", folders, "hooked")
+    source = load("llama", "hooked")
     site, inputs = Site("decoder", 1), source.prepare(Prompt(ids=IDS))
     three = cut_of("llama", "mask", 4, runs=3)
     states = ran(source, [inputs], states=True).states
@@ -234,8 +244,8 @@ def test_runs_of_a_batch_have_cuts_of_their_own(folders: Any) -> None:
         torch.testing.assert_close(together[n], logits_of(source, inputs, whole))
 
 
-def test_a_row_without_keys_of_another_text_is_zero(folders: Any) -> None:
-    source, _ = load("bart", folders, "hooked")
+def test_a_row_without_keys_of_another_text_is_zero(load: Any) -> None:
+    source = load("bart", "hooked")
     site = Site("cross", 0)
     heads = source.layout.heads["cross"][0]
     every = Cut(
@@ -247,8 +257,8 @@ def test_a_row_without_keys_of_another_text_is_zero(folders: Any) -> None:
     assert not seen.whole().any()
 
 
-def test_eager_models_are_refused(folders: Any) -> None:
-    source = pretrained.load(str(folders("gpt_neo", 8.0, words=True)))
+def test_eager_models_are_refused(loaded: Any) -> None:
+    source = loaded("gpt_neo", words=True)
     assert source.info.backend == "eager"
     site = source.layout.sites[0]
     cut = cut_of("gpt2", "mask", 4)
@@ -309,10 +319,10 @@ def last(source: Any, items: int = 1, **request: Any) -> Any:
 )  # fmt: skip
 @pytest.mark.parametrize("light", [True, False])
 def test_the_end_of_a_pass_is_that_of_a_whole_one(
-    family: str, backend: str, light: bool, folders: Any
+    family: str, backend: str, light: bool, load: Any
 ) -> None:
     """With cuts of its own in every item, and without any."""
-    source, _ = load(family, folders, backend)
+    source = load(family, backend)
     if light and not hasattr(source, "light"):
         pytest.skip("one kind of arrays")
     source = getattr(source, "light") if light else source  # noqa: B009
@@ -335,9 +345,9 @@ def test_the_end_of_a_pass_is_that_of_a_whole_one(
 
 
 @pytest.mark.parametrize("family", ["bert", "lfm2", "bart"])
-def test_who_cannot_says_so(family: str, folders: Any) -> None:
+def test_who_cannot_says_so(family: str, loaded: Any) -> None:
     """A text read in both directions, layers with a state of their own, two stacks."""
-    source = pretrained.load(str(folders(family, 8.0, words=True)), backend="hooked")
+    source = loaded(family, 8.0, words=True)
     assert not source.continues
 
 

@@ -14,7 +14,6 @@ from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import PARTS, Donor, ForwardRequest, Gate, Part, Source, Start
 from attnviz.errors import ModelError
-from attnviz.models import pretrained
 from attnviz.models.demo import DEMOS
 from tests import mostly_slow
 from tests.models.tiny import EAGER, GAIN, inputs_of, ran
@@ -34,12 +33,11 @@ TARGET = (2, 14, 8, 39, 26)
 
 
 @pytest.fixture(params=FAMILIES, scope="module")
-def source(request: pytest.FixtureRequest, folders: Any) -> Source:
+def source(request: pytest.FixtureRequest, loaded: Any) -> Source:
     name = request.param
     if name in TINY:
-        return pretrained.load(
-            str(folders(name, GAIN.get(name, 3.0), words=True)), backend="hooked"
-        )
+        source: Source = loaded(name, GAIN.get(name, 3.0), words=True)
+        return source
     return av.load(name)
 
 
@@ -220,8 +218,8 @@ def test_donors_that_do_not_fit_are_named() -> None:
         ran(source, batch, donors={Site("decoder", 0): [wrong]})
 
 
-def test_attention_that_is_not_hooked_takes_no_donors(folders: Any) -> None:
-    source = pretrained.load(str(folders(next(iter(EAGER)), 3.0, words=True)))
+def test_attention_that_is_not_hooked_takes_no_donors(loaded: Any) -> None:
+    source = loaded(next(iter(EAGER)), words=True)
     batch = [inputs_of(source, CLEAN[0], TARGET)]
     site = source.layout.sites[0]
     donor = Donor("z", torch.zeros(1, 4, 7, 4), torch.ones(1, 4))

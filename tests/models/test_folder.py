@@ -186,7 +186,7 @@ def test_every_setting_that_is_claimed_is_checked(tmp_path, family, activation):
     """What ``info.exactness`` says of a model, for all that it can say."""
     key = {"gpt2": "activation_function", "distilbert": "activation"}.get(family, "hidden_act")
     scales = [{}]
-    if family == "gpt2":
+    if family == "gpt2" and activation == "gelu_new":
         flags = ("scale_attn_weights", "scale_attn_by_inverse_layer_idx")
         scales = [dict(zip(flags, on, strict=True)) for on in product((True, False), repeat=2)]
     for number, scale in enumerate(scales):
@@ -251,10 +251,9 @@ def score(path: Path, backend: str) -> None:
     source.forward(batch, [ScoreObserver(batch, source.layout)])
 
 
-@pytest.mark.parametrize("backend", ["native", "hooked"])
 @pytest.mark.parametrize("family", ["bert", "gpt2"])
 @pytest.mark.parametrize("where", ["all", "one token", "last layer's keys"])
-def test_a_model_of_nan_is_refused(folder, capsys, tmp_path, family, backend, where):
+def test_a_model_of_nan_is_refused(folder, capsys, tmp_path, family, where):
     path = folder(family)
     state = load_file(path / "model.safetensors")
     tokens, keys = {
@@ -266,8 +265,9 @@ def test_a_model_of_nan_is_refused(folder, capsys, tmp_path, family, backend, wh
     else:
         state[keys if where.startswith("last") else tokens][:] = torch.nan
     save_file(state, path / "model.safetensors")
-    with pytest.raises(ModelError, match=r"not numbers|not finite"):
-        score(path, backend)
+    for backend in ("native", "hooked"):
+        with pytest.raises(ModelError, match=r"not numbers|not finite"):
+            score(path, backend)
     out = tmp_path / "x.npz"
     for command in (["heads"], ["capture", "-o", str(out)]):
         assert main([*command, "--ids", "5,9,120,7,11", "-m", str(path)]) == 1

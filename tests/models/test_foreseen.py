@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -114,34 +116,47 @@ def build(name: str, folder: Path) -> Any:
     return model
 
 
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, Any]]:
+    """A function from a case to its folder, which nobody changes, and the model with eager maps."""
+
+    @cache
+    def case(name: str) -> tuple[Path, Any]:
+        folder = tmp_path_factory.mktemp(name)
+        model = build(name, folder)
+        model.set_attn_implementation("eager")
+        return folder, model
+
+    return case
+
+
 @pytest.mark.parametrize("name", list(CASES))
 @pytest.mark.filterwarnings("ignore")
-def test_what_is_promised_is_what_loading_does(name: str, tmp_path: Path) -> None:
-    build(name, tmp_path)
-    card = describe(str(tmp_path))
+def test_what_is_promised_is_what_loading_does(name: str, built: Any) -> None:
+    folder, _ = built(name)
+    card = describe(str(folder))
     maps = card.abilities[0]
     assert maps.name == "maps and scores"
     if name in RUNS:
         assert maps.works is True
-        assert card.backend == av.load(str(tmp_path)).info.backend
+        assert card.backend == av.load(str(folder)).info.backend
         return
     assert maps.works is False
     with pytest.raises(AttnvizError) as raised:
-        av.load(str(tmp_path))
-    assert str(raised.value).removeprefix(f"{tmp_path}: ")[:60] == maps.why[:60]
+        av.load(str(folder))
+    assert str(raised.value).removeprefix(f"{folder}: ")[:60] == maps.why[:60]
 
 
 @pytest.mark.parametrize("name", ["detr", "yolos"])
 @pytest.mark.filterwarnings("ignore")
-def test_object_queries_and_patches_have_names(name: str, tmp_path: Path) -> None:
-    model = build(name, tmp_path)
+def test_object_queries_and_patches_have_names(name: str, built: Any, tmp_path: Path) -> None:
+    folder, model = built(name)
     draw = np.random.default_rng(3)
     image = tmp_path / "noise.png"
     Image.fromarray(draw.integers(0, 256, (64, 96, 3), np.uint8)).save(image)
-    capture = av.capture(Prompt(image=str(image)), model=str(tmp_path))
-    processor = transformers.AutoImageProcessor.from_pretrained(tmp_path)
+    capture = av.capture(Prompt(image=str(image)), model=str(folder))
+    processor = transformers.AutoImageProcessor.from_pretrained(folder)
     features = processor(images=Image.open(image), return_tensors="pt")
-    model.set_attn_implementation("eager")
     with torch.no_grad():
         output = model(**features, output_attentions=True)
     fields = {"encoder": "encoder_attentions", "decoder": "decoder_attentions",
@@ -179,10 +194,9 @@ ALONE: dict[str, tuple[dict[str, Any], dict[str, str], set[str]]] = {
 
 @pytest.mark.parametrize("name", list(ALONE))
 @pytest.mark.filterwarnings("ignore")
-def test_what_no_file_is_read_for_is_watched(name: str, tmp_path: Path) -> None:
+def test_what_no_file_is_read_for_is_watched(name: str, built: Any) -> None:
     """Every layer that the model returns, number for number; learned queries are called so."""
-    model, (given, fields, names) = build(name, tmp_path), ALONE[name]
-    model.set_attn_implementation("eager")
+    (_, model), (given, fields, names) = built(name), ALONE[name]
     torch.manual_seed(1)
     with torch.no_grad(), av.watch(model) as watched:
         output = model(**given, output_attentions=True)

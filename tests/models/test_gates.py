@@ -13,7 +13,6 @@ from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import Gate, Gates, Output, Rows, Source, Start
 from attnviz.errors import ModelError
-from attnviz.models import pretrained
 from attnviz.models.controls import FreshConfig
 from attnviz.models.running import merged
 from attnviz.scoring.observe import Recorder
@@ -43,11 +42,10 @@ TARGETS = ((2, 14, 8, 39, 26, 5, 7), (2, 9, 31, 30, 12))
 
 
 @pytest.fixture(params=FAMILIES, scope="module")
-def source(request: pytest.FixtureRequest, minilm: str, folders: Any) -> Source:
+def source(request: pytest.FixtureRequest, minilm: str, loaded: Any) -> Source:
     name = request.param
     if name in TINY:
-        folder = folders(name, GAIN.get(name, 3.0), words=True)
-        tiny = pretrained.load(str(folder), backend="hooked")
+        tiny: Source = loaded(name, GAIN.get(name, 3.0), words=True)
         hooked_only(tiny)
         return tiny
     return av.load(FRESH.get(name, minilm if name == "minilm" else name))

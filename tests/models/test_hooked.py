@@ -40,6 +40,7 @@ from tests.models.tiny import (
     SIZES,
     TWO_STACKS,
     VOCABULARY,
+    WORDLESS,
     Folders,
     build,
     inputs_of,
@@ -85,10 +86,8 @@ def watch(source: hooked.Hooked, batch: Sequence[Any]) -> Watcher:
     return watcher
 
 
-def eager(folder: Path, family: str, **inputs: Any) -> dict[Site, torch.Tensor]:
+def eager_maps(model: Any, family: str, **inputs: Any) -> dict[Site, torch.Tensor]:
     """What transformers returns for one input: [H, T, S] by site; gaps are not numbered."""
-    kind = "AutoModelForSeq2SeqLM" if family in SEQ2SEQ else "AutoModel"
-    model = getattr(transformers, kind).from_pretrained(folder, attn_implementation="eager").eval()
     tensors = {name: torch.tensor([value]) for name, value in inputs.items()}
     cache = {"use_cache": False} if family in SEQ2SEQ else {}
     with torch.no_grad():
@@ -106,9 +105,13 @@ def eager(folder: Path, family: str, **inputs: Any) -> dict[Site, torch.Tensor]:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_family_equals_its_own_eager_attention(family: str, folders: Folders) -> None:
-    folder = folders(family)
-    source = load(folder)
+def test_every_family_equals_its_own_eager_attention(
+    family: str, folders: Folders, loaded: Any, eager: Any
+) -> None:
+    words = family not in WORDLESS
+    source = loaded(family, words=words)
+    kind = "AutoModelForSeq2SeqLM" if family in SEQ2SEQ else "AutoModel"
+    theirs = eager(folders(family, words=words), kind)
     hooked = source.info.backend == "hooked"
     if VERSION >= (5, 23):  # the version this was written with; fewer families asked before
         assert hooked == (family in HOOKED), source.info
@@ -122,7 +125,7 @@ def test_every_family_equals_its_own_eager_attention(family: str, folders: Folde
         inputs = {"input_ids": ids}
         if family in SEQ2SEQ:
             inputs["decoder_input_ids"] = batch[item].sides["decoder"].queries.ids
-        alone = eager(folder, family, **inputs)
+        alone = eager_maps(theirs, family, **inputs)
         assert len(alone) == len(sites)
         for site, native in zip(sites, (alone[s] for s in sorted(alone, key=by_kind)), strict=True):
             heads, queries, keys = native.shape
@@ -143,9 +146,9 @@ def by_kind(site: Site) -> tuple[int, int]:
 
 @pytest.mark.parametrize("family", ["gpt2", "gpt_neo"])
 def test_the_blocks_do_not_matter(
-    family: str, folders: Folders, monkeypatch: pytest.MonkeyPatch
+    family: str, loaded: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = load(folders(family))
+    source = loaded(family, words=True)
     batch = [source.prepare(Prompt(ids=ids)) for ids in (SHORT, LONG)]
     whole = watch(source, batch)
     monkeypatch.setattr("attnviz.models.hooked.eager.BLOCK_ELEMENTS", 512)
@@ -158,10 +161,10 @@ def test_the_blocks_do_not_matter(
         assert torch.equal(blocks.allowed[site], whole.allowed[site])
 
 
-def test_layers_are_numbered_as_the_model_numbers_them(folders: Folders) -> None:
-    assert load(folders("albert")).layout.heads == {"encoder": (4, 4, 4)}  # shared weights
-    assert load(folders("lfm2")).layout.heads == {"decoder": (0, 4)}  # a convolution first
-    assert load(folders("bart")).layout.heads == {
+def test_layers_are_numbered_as_the_model_numbers_them(loaded: Any) -> None:
+    assert loaded("albert").layout.heads == {"encoder": (4, 4, 4)}  # shared weights
+    assert loaded("lfm2", words=True).layout.heads == {"decoder": (0, 4)}  # a convolution first
+    assert loaded("bart", words=True).layout.heads == {
         "encoder": (4, 4),
         "decoder": (2, 2, 2),
         "cross": (2, 2, 2),
@@ -169,17 +172,17 @@ def test_layers_are_numbered_as_the_model_numbers_them(folders: Folders) -> None
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_is_tapped_too(dtype: torch.dtype, folders: Folders) -> None:
+def test_half_precision_is_tapped_too(dtype: torch.dtype, folders: Folders, eager: Any) -> None:
     source = load(folders("llama"), dtype)
     assert (source.info.backend, source.info.dtype) == ("hooked", str(dtype).removeprefix("torch."))
     weights = watch(source, [source.prepare(Prompt(ids=LONG))]).weights[Site("decoder", 1)]
     assert weights.dtype == torch.float32
-    exact = eager(folders("llama"), "llama", input_ids=LONG)[Site("decoder", 1)]
+    exact = eager_maps(eager(folders("llama")), "llama", input_ids=LONG)[Site("decoder", 1)]
     torch.testing.assert_close(weights[0], exact, rtol=0, atol=0.1)
 
 
 def test_a_tap_that_shows_something_else_is_not_used(
-    folders: Folders, monkeypatch: pytest.MonkeyPatch
+    folders: Folders, eager: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     native = modeling_llama.eager_attention_forward
 
@@ -193,12 +196,13 @@ def test_a_tap_that_shows_something_else_is_not_used(
     measured = float(source.info.exactness.split("|Δ| ")[1].rstrip(")"))
     assert 1e-4 < measured < 1
     weights = watch(source, [source.prepare(Prompt(ids=LONG))]).weights
-    for site, expected in eager(folders("llama"), "llama", input_ids=LONG).items():
+    theirs = eager_maps(eager(folders("llama")), "llama", input_ids=LONG)
+    for site, expected in theirs.items():
         torch.testing.assert_close(weights[site][0], expected, rtol=0, atol=1e-5)
 
 
-def test_reasons_say_why_the_tap_was_left(folders: Folders) -> None:
-    assert "gpt_neo layers do not ask" in load(folders("gpt_neo")).info.reason
+def test_reasons_say_why_the_tap_was_left(folders: Folders, loaded: Any) -> None:
+    assert "gpt_neo layers do not ask" in loaded("gpt_neo", words=True).info.reason
     source = hooked.load(folders("gpt_neo"), "x", CPU, torch.float32, reason="no native backend")
     assert source.info.reason.startswith("no native backend; ")
 
@@ -295,8 +299,8 @@ def test_layers_in_another_order_are_an_error(folders: Folders) -> None:
             source.forward([inputs], [])
 
 
-def test_nothing_is_left_behind(folders: Folders, capfd: pytest.CaptureFixture[str]) -> None:
-    source = load(folders("gpt2"))
+def test_nothing_is_left_behind(loaded: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    source = loaded("gpt2", words=True)
     batch = [source.prepare(Prompt(ids=LONG))]
     capfd.readouterr()  # where no test before this one wrote the folder, that it is written
 
@@ -347,8 +351,9 @@ def tokenizer(folder: Path, family: str) -> Any:
     return fast
 
 
-def test_text_pairs_and_truncation(tmp_path: Path) -> None:
+def test_text_pairs_and_truncation(tmp_path: Path, eager: Any) -> None:
     build("bert", tmp_path)
+    theirs = eager(tmp_path)
     fast = tokenizer(tmp_path, "bert")
     source = load(tmp_path)
     inputs = source.prepare(Prompt("the keys to the cabinet", pair="are on the table"))
@@ -358,8 +363,8 @@ def test_text_pairs_and_truncation(tmp_path: Path) -> None:
     assert tokens.segments == (0,) * 7 + (1,) * 5
     assert [n for n, special in enumerate(tokens.special) if special] == [0, 6, 11]
     call = fast("the keys to the cabinet", "are on the table")
-    native = eager(tmp_path, "bert", **call)
-    zeros = eager(tmp_path, "bert", input_ids=call["input_ids"])
+    native = eager_maps(theirs, "bert", **call)
+    zeros = eager_maps(theirs, "bert", input_ids=call["input_ids"])
     site = Site("encoder", 1)
     assert (native[site] - zeros[site]).abs().max() > 1e-3, "segments must matter here"
     weights = watch(source, [inputs]).weights
@@ -525,18 +530,17 @@ def test_an_unknown_architecture_is_refused(folders: Folders, tmp_path: Path) ->
         (Prompt(ids=(3,), target="x"), UsageError, "target needs an encoder-decoder model"),
     ],
 )
-def test_bad_prompts(
-    prompt: Prompt, error: type[Exception], message: str, folders: Folders
-) -> None:
+def test_bad_prompts(prompt: Prompt, error: type[Exception], message: str, loaded: Any) -> None:
     with pytest.raises(error, match=message):
-        load(folders("bert")).prepare(prompt)
+        loaded("bert", words=True).prepare(prompt)
 
 
-def test_limits_come_from_the_model(folders: Folders) -> None:
-    assert load(folders("bert")).max_tokens == LONGEST
-    assert load(folders("roberta")).max_tokens == LONGEST - 1  # positions start after padding's
-    assert load(folders("bloom")).max_tokens is None
-    cut = load(folders("gpt2")).prepare(Prompt(ids=(3,) * 40, truncate=True))
+def test_limits_come_from_the_model(loaded: Any) -> None:
+    assert loaded("bert", words=True).max_tokens == LONGEST
+    behind_padding = loaded("roberta", words=True)  # whose positions start there
+    assert behind_padding.max_tokens == LONGEST - 1
+    assert loaded("bloom", words=True).max_tokens is None
+    cut = loaded("gpt2", words=True).prepare(Prompt(ids=(3,) * 40, truncate=True))
     assert len(cut.sides["decoder"].queries) == LONGEST
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -25,6 +26,7 @@ from tests.models.tiny import (
     SEQ2SEQ,
     SHORT,
     SIZES,
+    WORDLESS,
     Folders,
     hooked_only,
     inputs_of,
@@ -49,11 +51,8 @@ def batch_of(source: hooked.Hooked) -> list[Inputs]:
 # --- logits ------------------------------------------------------------------------------------
 
 
-def theirs(folder: Path, family: str, batch: Sequence[Inputs]) -> list[Tensor]:
+def theirs(model: Any, family: str, batch: Sequence[Inputs]) -> list[Tensor]:
     """Logits of each item as transformers computes them, one by one: [T, V]."""
-    kind = "Seq2SeqLM" if family in SEQ2SEQ else HEADS.get(family, "CausalLM")
-    builder = getattr(transformers, f"AutoModelFor{kind}")
-    model = builder.from_pretrained(folder, attn_implementation="eager").eval()
     found = []
     for item in batch:
         *_, last = item.sides.values()
@@ -67,40 +66,44 @@ def theirs(folder: Path, family: str, batch: Sequence[Inputs]) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("family", WORDS)
-def test_logits_are_those_of_transformers(family: str, folders: Folders) -> None:
-    folder = folders(family, words=True)
-    source = load(folder)
+def test_logits_are_those_of_transformers(
+    family: str, folders: Folders, loaded: Any, eager: Any
+) -> None:
+    source = loaded(family, words=True)
+    kind = "Seq2SeqLM" if family in SEQ2SEQ else HEADS.get(family, "CausalLM")
+    model = eager(folders(family, words=True), f"AutoModelFor{kind}")
     assert source.no_logits == ""
     batch = batch_of(source)
     output, plain = (ran(source, batch, logits=True), source.forward(batch))
     assert plain.logits is None
     assert output.logits is not None
-    for item, expected in enumerate(theirs(folder, family, batch)):
+    for item, expected in enumerate(theirs(model, family, batch)):
         length = len(expected)
         assert expected.std() > 1e-3, "too even to prove anything"
         torch.testing.assert_close(output.logits[item, :length], expected, atol=1e-4, rtol=1e-5)
         torch.testing.assert_close(output.hidden[item, :length], plain.hidden[item, :length])
 
 
-def test_the_head_for_words_runs_only_when_it_is_asked_for(folders: Folders) -> None:
+def test_the_head_for_words_runs_only_when_it_is_asked_for(loaded: Any) -> None:
     for family in ("llama", "t5", "bart"):
-        source = load(folders(family, words=True))
+        source = loaded(family, words=True)
         runs: list[object] = []
         head = source._network.model.get_output_embeddings()
-        head.register_forward_hook(lambda *args, runs=runs: runs.append(args))
+        hook = head.register_forward_hook(lambda *args, runs=runs: runs.append(args))
         source.forward(batch_of(source))
         assert not runs
         ran(source, batch_of(source), logits=True)
         assert len(runs) == 1
+        hook.remove()
 
 
-def test_a_head_that_would_be_made_up_is_no_head(folders: Folders, tmp_path: Path) -> None:
-    source = load(folders("llama"))
+def test_a_head_that_would_be_made_up_is_no_head(loaded: Any, tmp_path: Path) -> None:
+    source = loaded("llama")
     missing = "its checkpoint has no LM head (lm_head.weight is not in it)"
     assert source.no_logits == missing
     assert ran(source, batch_of(source), logits=True).logits is None
     assert not any("lm_head" in name for name, _ in source._network.model.named_parameters())
-    assert load(folders("gpt2")).no_logits == "", "tied to the embeddings"
+    assert loaded("gpt2").no_logits == "", "tied to the embeddings"
     config = transformers.BertConfig(**SIZES)
     transformers.BertForSequenceClassification(config).save_pretrained(tmp_path / "classes")
     assert "(cls.predictions.bias is not in it)" in load(tmp_path / "classes").no_logits
@@ -120,18 +123,22 @@ def test_minilm_has_no_head_for_words(minilm: str) -> None:
 # --- W_O ---------------------------------------------------------------------------------------
 
 NAMES = {
-    "gpt2": "h.{}.attn.c_proj", "bert": "encoder.layer.{}.attention.output.dense",
-    "modernbert": "layers.{}.attn.Wo", "llama": "layers.{}.self_attn.o_proj",
-    "gpt_neox": "layers.{}.attention.dense", "opt": "decoder.layers.{}.self_attn.out_proj",
+    "gpt2": "transformer.h.{}.attn.c_proj",
+    "bert": "bert.encoder.layer.{}.attention.output.dense",
+    "modernbert": "model.layers.{}.attn.Wo", "llama": "model.layers.{}.self_attn.o_proj",
+    "gpt_neox": "gpt_neox.layers.{}.attention.dense",
+    "opt": "model.decoder.layers.{}.self_attn.out_proj",
     "distilbert": "transformer.layer.{}.attention.out_lin",
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("family", NAMES)
-def test_the_output_projection_is_the_one_in_the_checkpoint(family: str, folders: Folders) -> None:
-    source = load(folders(family))
+def test_the_output_projection_is_the_one_in_the_checkpoint(
+    family: str, folders: Folders, loaded: Any
+) -> None:
+    source = loaded(family, words=family not in WORDLESS)
     hooked_only(source)
-    stored = load_file(folders(family) / "model.safetensors")
+    stored = load_file(folders(family, words=family not in WORDLESS) / "model.safetensors")
     for site in source.layout.sites:
         found = source.output(site)
         name = NAMES[family].format(site.layer)
@@ -143,8 +150,8 @@ def test_the_output_projection_is_the_one_in_the_checkpoint(family: str, folders
 
 
 @pytest.mark.parametrize("family", ["t5", "bart", "marian", "albert", "gpt_oss"])
-def test_every_layer_of_every_kind_has_its_projection(family: str, folders: Folders) -> None:
-    source = load(folders(family))
+def test_every_layer_of_every_kind_has_its_projection(family: str, loaded: Any) -> None:
+    source = loaded(family, words=family not in WORDLESS)
     hooked_only(source)
     weights = [source.output(site).weight for site in source.layout.sites]
     assert all(weight is not None for weight in weights)
@@ -189,8 +196,8 @@ def test_no_projection_where_it_does_not_give_what_it_should(
 
 
 @pytest.mark.parametrize("family", SINGLE)
-def test_passes_begin_at_every_layer_of_a_single_stack(family: str, folders: Folders) -> None:
-    source = load(folders(family))
+def test_passes_begin_at_every_layer_of_a_single_stack(family: str, loaded: Any) -> None:
+    source = loaded(family, words=family not in WORDLESS)
     hooked_only(source)
     (kind,) = source.layout.kinds
     assert source.start_kind == kind
@@ -207,10 +214,12 @@ def test_passes_begin_at_every_layer_of_a_single_stack(family: str, folders: Fol
         assert not torch.allclose(moved.hidden, whole.hidden, atol=1e-2)
 
 
-def test_states_are_those_that_transformers_returns(folders: Folders) -> None:
-    source = load(folders("llama"))
+def test_states_are_those_that_transformers_returns(
+    folders: Folders, loaded: Any, eager: Any
+) -> None:
+    source = loaded("llama")
     batch = [inputs_of(source, LONG, ())]
-    model = transformers.AutoModel.from_pretrained(folders("llama")).eval()
+    model = eager(folders("llama"))
     with torch.no_grad():
         output = model(torch.tensor([LONG]), output_hidden_states=True)
     states = ran(source, batch, states=True).states
@@ -220,8 +229,8 @@ def test_states_are_those_that_transformers_returns(folders: Folders) -> None:
 
 
 @pytest.mark.parametrize("family", ["albert", "bart"])
-def test_where_a_pass_cannot_begin(family: str, folders: Folders) -> None:
-    source = load(folders(family))
+def test_where_a_pass_cannot_begin(family: str, loaded: Any) -> None:
+    source = loaded(family, words=family not in WORDLESS)
     assert source.start_kind is None
     if family == "albert":  # one layer that runs several times
         with pytest.raises(ModelError, match="no plain list of layers that run one after the oth"):
@@ -230,8 +239,8 @@ def test_where_a_pass_cannot_begin(family: str, folders: Folders) -> None:
         ran(source, batch_of(source), start=Start(0, torch.zeros(2, 13, 16)))
 
 
-def test_an_eager_model_begins_at_a_layer_where_nobody_watches(folders: Folders) -> None:
-    source = load(folders("gpt_neo"))
+def test_an_eager_model_begins_at_a_layer_where_nobody_watches(loaded: Any) -> None:
+    source = loaded("gpt_neo", words=True)
     assert source.start_kind is None
     batch = batch_of(source)
     whole = ran(source, batch, states=True)
@@ -267,8 +276,8 @@ def hooks(source: hooked.Hooked) -> list[object]:
     ]
 
 
-def test_a_pass_that_fails_leaves_no_hook_behind(folders: Folders) -> None:
-    source = load(folders("llama"))
+def test_a_pass_that_fails_leaves_no_hook_behind(loaded: Any) -> None:
+    source = loaded("llama")
     batch = batch_of(source)
     whole = ran(source, batch, states=True)
     before = hooks(source)
@@ -287,8 +296,10 @@ def test_a_pass_that_fails_leaves_no_hook_behind(folders: Folders) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_gates_get_gradients_in_half_precision(dtype: torch.dtype, folders: Folders) -> None:
-    source, exact = load(folders("llama", 3.0), dtype), load(folders("llama", 3.0))
+def test_gates_get_gradients_in_half_precision(
+    dtype: torch.dtype, folders: Folders, loaded: Any
+) -> None:
+    source, exact = load(folders("llama", 3.0), dtype), loaded("llama", 3.0)
     site = Site("decoder", 0)
     found = []
     for one in (source, exact):
@@ -299,10 +310,10 @@ def test_gates_get_gradients_in_half_precision(dtype: torch.dtype, folders: Fold
     torch.testing.assert_close(found[0], found[1], atol=2e-3, rtol=0.1)
 
 
-def test_gradients_with_checkpointing_and_caches_switched_on(folders: Folders) -> None:
+def test_gradients_with_checkpointing_and_caches_switched_on(folders: Folders, loaded: Any) -> None:
     found = []
     for switched in (False, True):
-        source = load(folders("llama", 3.0))
+        source = load(folders("llama", 3.0)) if switched else loaded("llama", 3.0)
         if switched:
             source._network.model.config.use_cache = True
             source._network.model.gradient_checkpointing_enable()
@@ -314,8 +325,8 @@ def test_gradients_with_checkpointing_and_caches_switched_on(folders: Folders) -
     assert torch.equal(*found)
 
 
-def test_sinks_are_part_of_every_row(folders: Folders) -> None:
-    source = load(folders("gpt_oss"))
+def test_sinks_are_part_of_every_row(loaded: Any) -> None:
+    source = loaded("gpt_oss", words=True)
     seen: list[Rows] = []
 
     class Keeper:
@@ -328,9 +339,9 @@ def test_sinks_are_part_of_every_row(folders: Folders) -> None:
 
 
 def test_maps_that_come_back_at_once_must_have_room(
-    folders: Folders, monkeypatch: pytest.MonkeyPatch
+    loaded: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = load(folders("gpt_neo", words=True))
+    source = loaded("gpt_neo", words=True)
     batch = batch_of(source)
     longest = max(inputs.length for inputs in batch)
     needed = 4 * len(batch) * longest**2 * len(source.layout)
@@ -342,8 +353,8 @@ def test_maps_that_come_back_at_once_must_have_room(
     source.forward(batch)  # nobody asks for maps
 
 
-def test_eager_models_give_logits_and_say_what_they_cannot(folders: Folders) -> None:
-    source = load(folders("gpt_neo", words=True))
+def test_eager_models_give_logits_and_say_what_they_cannot(loaded: Any) -> None:
+    source = loaded("gpt_neo", words=True)
     reason = "gpt_neo models compute it in code of their own (eager backend)"
     assert source.no_gates == reason
     assert source.output(Site("decoder", 0)).weight is not None

@@ -19,13 +19,12 @@ from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import Rows, Source
 from attnviz.errors import InputError, ModelError, UsageError
-from attnviz.models import pretrained
 from attnviz.models.controls import FreshConfig
 from attnviz.models.demo import DEMOS
 from attnviz.models.norm_based import with_quantity
 from attnviz.models.untrained import Fresh
 from attnviz.scoring.observe import Recorder, score_capture
-from tests.models.tiny import GAIN, LONG, SHORT, build, hooked_only, inputs_of, ran
+from tests.models.tiny import GAIN, LONG, SHORT, hooked_only, inputs_of, ran
 
 TEXT = "The keys to the cabinet are on the table, and the keys are old."
 
@@ -94,9 +93,10 @@ def check(source: Source, inputs: Inputs, quantity: str) -> None:
         np.testing.assert_allclose(found, maps[site] / sums, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("rows", [None, 5])
 @pytest.mark.parametrize("quantity", ["norm", "norm-residual", "norm-residual-ln"])
-@pytest.mark.parametrize("name", [*DEMOS, "minilm"])
+@pytest.mark.parametrize(
+    ("name", "rows"), [("minilm", None), *((name, rows) for name in DEMOS for rows in (None, 5))]
+)
 def test_trained_models(
     name: str, quantity: str, rows: int | None, request: Any, monkeypatch: Any
 ) -> None:
@@ -112,14 +112,13 @@ def test_trained_models(
     check(source, inputs, quantity)
 
 
-@pytest.mark.parametrize("quantity", ["norm", "norm-residual", "norm-residual-ln"])
 @pytest.mark.parametrize("family", ["bert", "llama", "t5", "bart", "gpt_oss", "deepseek_v3"])
-def test_hooked_models(family: str, quantity: str, folders: Any) -> None:
-    if quantity.endswith("ln") and family not in ("bert", "bart"):
-        return
-    source = pretrained.load(str(folders(family, GAIN.get(family, 3.0))), backend="hooked")
+def test_hooked_models(family: str, loaded: Any) -> None:
+    source = loaded(family, GAIN.get(family, 3.0), words=True)
     hooked_only(source)
-    check(source, inputs_of(source, LONG, SHORT), quantity)
+    normalized = ("norm-residual-ln",) if family in ("bert", "bart") else ()
+    for quantity in ("norm", "norm-residual", *normalized):
+        check(source, inputs_of(source, LONG, SHORT), quantity)
 
 
 @pytest.mark.parametrize("kind", ["mha", "gqa", "mqa", "mla", "cross"])
@@ -166,8 +165,9 @@ def test_a_head_that_is_taken_away_writes_nothing() -> None:
     assert not scores.roles
 
 
-@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
-@pytest.mark.parametrize("quantity", ["norm", "norm-residual"])
+@pytest.mark.parametrize(
+    ("quantity", "suffix"), [("norm", ".npz"), ("norm-residual", ".safetensors")]
+)
 def test_a_file_names_its_quantity(quantity: str, suffix: str, tmp_path: Path) -> None:
     held = av.capture(TEXT, quantity=quantity, model="demo-bert")
     read = av.read(av.write_capture(held, tmp_path / f"c{suffix}"))
@@ -199,23 +199,25 @@ def test_layers_are_named_as_such() -> None:
 
 
 def test_values_of_attention_in_code_of_its_own_are_those_of_its_own_modules(
-    tmp_path: Path,
+    folders: Any, loaded: Any, eager: Any
 ) -> None:
     """BLOOM, which hands out weights alone: values from its fused projection, W_O from its own."""
-    build("bloom", tmp_path, 3.0)
-    source = av.load(str(tmp_path))
+    source = loaded("bloom", 3.0, words=True)
     inputs = source.prepare(Prompt(ids=LONG))
     recorder = Recorder([inputs])
     ran(with_quantity(source, "norm", shares=False), [inputs], [recorder], hidden=False)
-    transformers = pytest.importorskip("transformers")
-    model = transformers.AutoModel.from_pretrained(tmp_path, attn_implementation="eager")
+    model = eager(folders("bloom", 3.0, words=True))
     fused: list[Tensor] = []
-    for block in model.h:
+    hooks = [
         block.self_attention.query_key_value.register_forward_hook(
             lambda _, args, out: fused.append(out[0].double())
         )
+        for block in model.h
+    ]
     with torch.no_grad():
         weights = model(torch.tensor([LONG]), output_attentions=True).attentions
+    for hook in hooks:
+        hook.remove()
     for layer, block in enumerate(model.h):
         values = fused[layer].view(len(LONG), 4, 3, -1)[:, :, 2]  # [S, H, d_v]
         w = block.self_attention.dense.weight.detach().double()
@@ -227,14 +229,13 @@ def test_values_of_attention_in_code_of_its_own_are_those_of_its_own_modules(
         av.heads(Prompt(ids=LONG), model=source, quantity="norm-residual")
 
 
-def test_models_without_values_say_so(tmp_path: Path) -> None:
-    build("deberta_v2", tmp_path, 3.0)
+def test_models_without_values_say_so(loaded: Any) -> None:
+    deberta, gemma = (loaded(name, words=True) for name in ("deberta_v2", "gemma2"))
     with pytest.raises(ModelError, match=r"quantity='norm' cannot be told .* code of their own"):
-        av.heads(Prompt(ids=LONG), model=str(tmp_path), quantity="norm")
-    build("gemma2", tmp_path, 3.0)
-    av.heads(Prompt(ids=LONG), model=str(tmp_path), quantity="norm")
+        av.heads(Prompt(ids=LONG), model=deberta, quantity="norm")
+    av.heads(Prompt(ids=LONG), model=gemma, quantity="norm")
     with pytest.raises(ModelError, match="neither added"):
-        av.heads(Prompt(ids=LONG), model=str(tmp_path), quantity="norm-residual")
+        av.heads(Prompt(ids=LONG), model=gemma, quantity="norm-residual")
     with pytest.raises(UsageError, match=r"unknown quantity='x'; choose weights, norm"):
         av.heads(TEXT, quantity="x")
 

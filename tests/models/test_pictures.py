@@ -26,6 +26,7 @@ from attnviz.core.media import Crop
 from attnviz.core.prompt import Generation, Prompt
 from attnviz.core.source import ForwardRequest
 from attnviz.errors import InputError, ModelError, UsageError
+from attnviz.models import pretrained
 from attnviz.models.hooked import vision_language
 from attnviz.models.hooked.picture_layout import _shape, ramp, tiles_of
 from tests import mostly_slow
@@ -98,6 +99,12 @@ def sources(folder: Callable[[str], Path]) -> Callable[[str], Any]:
         return source
 
     return load
+
+
+@pytest.fixture
+def read_once_by_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that several commands name is read once."""
+    monkeypatch.setattr(pretrained, "load", cache(pretrained.load))
 
 
 @pytest.fixture
@@ -335,6 +342,7 @@ def test_films_and_unknown_cuts_have_no_places(
         source.prepare(Prompt(TEXT, image=pictures([(24, 40)])[0], spans={"cup": "box:0,0,8,8"}))
 
 
+@pytest.mark.usefixtures("read_once_by_commands")
 @pytest.mark.parametrize(
     "family", mostly_slow(["qwen3_vl", "gemma3", "internvl", "idefics3"], "qwen3_vl", "internvl")
 )
@@ -486,6 +494,7 @@ BAD = {
 }
 
 
+@pytest.mark.usefixtures("read_once_by_commands")
 def test_bad_boxes_get_one_clear_line(
     folder: Any, pictures: Pictures, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -521,6 +530,7 @@ def test_logits_are_those_of_the_whole_model(family: str, sources: Any, pictures
     assert type(model).__name__.endswith("ForConditionalGeneration")
 
 
+@pytest.mark.usefixtures("read_once_by_commands")
 @pytest.mark.parametrize("family", ["qwen2_vl", "gemma3", "internvl"])
 def test_a_box_is_cut_off_from_the_last_token(
     family: str, folder: Any, pictures: Pictures, capsys: pytest.CaptureFixture[str]

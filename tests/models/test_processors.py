@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import wave
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,9 @@ def prompt(family: str) -> Prompt:
     return Prompt(image=HOUSE) if family in PICTURES else Prompt(audio=TONES)
 
 
+@cache
 def load(folder: Path, family: str) -> hooked.Hooked:
+    """A model of a folder that nobody changes, read once."""
     reads = "image" if family in PICTURES else "text"
     return hooked.load(folder, family, CPU, torch.float32, reads=reads)
 

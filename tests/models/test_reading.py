@@ -15,9 +15,8 @@ from attnviz.core.heads import Site
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import Rows, Source
 from attnviz.core.weights import Normalization
-from attnviz.models import pretrained
 from attnviz.models.controls import FreshConfig
-from tests.models.tiny import GAIN, LONG, hooked_only, ran
+from tests.models.tiny import GAIN, LONG, WORDLESS, hooked_only, ran
 
 LEARNED = ("gpt2", "opt")
 PLAIN = (*LEARNED, "bert", "electra", "distilbert", "roberta")
@@ -29,12 +28,10 @@ NOTHING = {
     "t5": "no plain list of layers",
     "albert": "no plain list of layers",
 }
-WORDLESS = ("distilbert", "albert")
 
 
-def tiny(name: str, folders: Any) -> Source:
-    folder = folders(name, GAIN.get(name, 3.0), words=name not in WORDLESS)
-    source = pretrained.load(str(folder), backend="hooked")
+def tiny(name: str, loaded: Any) -> Source:
+    source: Source = loaded(name, GAIN.get(name, 3.0), words=name not in WORDLESS)
     hooked_only(source)
     return source
 
@@ -107,8 +104,8 @@ def test_fresh(kind: str) -> None:
 
 
 @pytest.mark.parametrize("name", PLAIN)
-def test_hooked(name: str, folders: Any) -> None:
-    source = tiny(name, folders)
+def test_hooked(name: str, loaded: Any) -> None:
+    source = tiny(name, loaded)
     check(source, Prompt(ids=LONG))
     embedding = source.embedding()
     if name in LEARNED:
@@ -120,8 +117,8 @@ def test_hooked(name: str, folders: Any) -> None:
 
 
 @pytest.mark.parametrize("name", TURNED)
-def test_rotary(name: str, folders: Any) -> None:
-    source = tiny(name, folders)
+def test_rotary(name: str, loaded: Any) -> None:
+    source = tiny(name, loaded)
     check(source, Prompt(ids=LONG), turned=True)
     assert source.embedding().positions is None
     if name != "granite":  # which multiplies its embeddings
@@ -130,22 +127,22 @@ def test_rotary(name: str, folders: Any) -> None:
 
 
 @pytest.mark.parametrize("name", VALUES_ONLY)
-def test_normalized_queries_leave_the_values(name: str, folders: Any) -> None:
-    source = tiny(name, folders)
+def test_normalized_queries_leave_the_values(name: str, loaded: Any) -> None:
+    source = tiny(name, loaded)
     check(source, Prompt(ids=LONG), scores=False)
     assert "queries and keys" in source.reading(source.layout.sites[-1]).reason
 
 
 @pytest.mark.parametrize("name", NOTHING)
-def test_nothing_is_made_up(name: str, folders: Any) -> None:
-    source = tiny(name, folders)
+def test_nothing_is_made_up(name: str, loaded: Any) -> None:
+    source = tiny(name, loaded)
     reading = source.reading(source.layout.sites[0])
     assert reading.value is None
     assert re.search(NOTHING[name], reading.reason)
 
 
-def test_sums(folders: Any) -> None:
+def test_sums(loaded: Any) -> None:
     assert av.load("demo-gpt2").no_sum == av.load("demo-bert").no_sum == ""
     names = ("llama", "cohere", "qwen3", "bert", "gemma2", "lfm2")
-    assert [tiny(name, folders).no_sum for name in names] == [""] * len(names)
-    assert "no plain list of layers" in tiny("t5", folders).no_sum
+    assert [tiny(name, loaded).no_sum for name in names] == [""] * len(names)
+    assert "no plain list of layers" in tiny("t5", loaded).no_sum

@@ -38,8 +38,8 @@ REFUSED = {
 }
 
 
-def tiny(name: str, folders: Any) -> Source:
-    source = pretrained.load(str(folders(name, GAIN.get(name, 3.0), words=True)), backend="hooked")
+def tiny(name: str, loaded: Any) -> Source:
+    source: Source = loaded(name, GAIN.get(name, 3.0), words=True)
     hooked_only(source)
     return source
 
@@ -67,8 +67,8 @@ def read(readout: Readout, x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("name", ["demo-gpt2", *ADDING])
-def test_layers_add_heads_and_an_mlp_and_logits_follow(name: str, folders: Any) -> None:
-    source = av.load(name) if name.startswith("demo") else tiny(name, folders)
+def test_layers_add_heads_and_an_mlp_and_logits_follow(name: str, loaded: Any) -> None:
+    source = av.load(name) if name.startswith("demo") else tiny(name, loaded)
     batch = [source.prepare(Prompt(ids=ids)) for ids in (LONG, SHORT)]
     heads = Heads()
     output = source.forward(batch, [heads], ForwardRequest(logits=True, states=True, mlps=True))
@@ -99,8 +99,8 @@ def test_layers_add_heads_and_an_mlp_and_logits_follow(name: str, folders: Any) 
 
 
 @pytest.mark.parametrize("name", ["olmo2", "gemma3", "granite", "cohere"])
-def test_heads_are_split_through_what_stands_behind_w_o(name: str, folders: Any) -> None:
-    source = tiny(name, folders)
+def test_heads_are_split_through_what_stands_behind_w_o(name: str, loaded: Any) -> None:
+    source = tiny(name, loaded)
     report = av.logits(Prompt(ids=LONG), model=source)
     assert report.sum == pytest.approx(report.logit, rel=1e-4)
     model = source._network.model
@@ -138,8 +138,8 @@ def test_heads_are_split_through_what_stands_behind_w_o(name: str, folders: Any)
             assert sum(row) == pytest.approx(float(wrote @ toward), rel=1e-3, abs=1e-5)
 
 
-def test_logits_of_a_patch_are_the_models_own_where_it_scales_them(folders: Any) -> None:
-    source = tiny("cohere", folders)
+def test_logits_of_a_patch_are_the_models_own_where_it_scales_them(loaded: Any) -> None:
+    source = tiny("cohere", loaded)
     batch = [source.prepare(Prompt(ids=LONG))]
     bench = PatchBench(source, metric_of("loss", []))
     logits = bench.logits(bench.forward(batch, torch.tensor([len(LONG) - 1]))[1])
@@ -148,8 +148,8 @@ def test_logits_of_a_patch_are_the_models_own_where_it_scales_them(folders: Any)
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_other_streams_are_refused_with_the_reason(name: str, folders: Any) -> None:
-    source = tiny(name, folders)
+def test_other_streams_are_refused_with_the_reason(name: str, loaded: Any) -> None:
+    source = tiny(name, loaded)
     readout = source.readout()
     assert readout.table is None
     assert re.search(REFUSED[name], readout.reason)
@@ -164,11 +164,11 @@ def test_post_norm_models_are_no_sum() -> None:
     assert "normalizes the sum" in readout.reason
 
 
-def test_ids_have_texts(folders: Any) -> None:
+def test_ids_have_texts(loaded: Any) -> None:
     source = av.load("demo-gpt2")
     tokens = source.prepare(Prompt(" the keys")).sides["decoder"].queries
     assert source.tokens(tokens.ids).texts == tokens.texts
-    assert tiny("llama", folders).tokens([3, 5]).texts == ("#3", "#5")
+    assert tiny("llama", loaded).tokens([3, 5]).texts == ("#3", "#5")
     with pytest.raises(ModelError, match="no vocabulary"):
         av.load("fresh").tokens([1])
 
@@ -251,8 +251,8 @@ def compare(source: Source, hooked: Source, places: dict[str, str], batch: list[
 
 
 @pytest.mark.parametrize("family", PLACES)
-def test_sums_of_hooked_models(family: str, folders: Any) -> None:
-    source = pretrained.load(str(folders(family, GAIN.get(family, 3.0))), backend="hooked")
+def test_sums_of_hooked_models(family: str, loaded: Any) -> None:
+    source = loaded(family, GAIN.get(family, 3.0), words=True)
     hooked_only(source)
     for site in source.layout.sites:
         assert source.sublayer(site).order == ("post" if family in POST else "pre")
@@ -295,8 +295,8 @@ def test_sums_of_fresh_layers(kind: Any) -> None:
 @pytest.mark.parametrize(
     ("family", "why"), [("gemma2", "neither added"), ("bloom", "code of their own")]
 )
-def test_what_is_not_known_says_why(family: str, why: str, folders: Any) -> None:
-    source = pretrained.load(str(folders(family, 3.0)))
+def test_what_is_not_known_says_why(family: str, why: str, loaded: Any) -> None:
+    source = loaded(family, 3.0, words=True)
     for site in source.layout.sites:
         found = source.sublayer(site)
         assert found.order is None

@@ -13,6 +13,7 @@ import attnviz as av
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest, Start
 from attnviz.errors import InputError, ModelError, UsageError
+from attnviz.features.ablation import fills
 from tests.models.tiny import FAMILIES, SEQ2SEQ, SHORT, transformers
 
 TEXT = "the keys to the cabinet are on the table"
@@ -113,7 +114,11 @@ def test_a_class_that_cannot_be_switched_is_eager_all_the_same() -> None:
         torch.testing.assert_close(torch.from_numpy(maps), found[site.layer][0], atol=1e-6, rtol=0)
 
 
-def test_everything_that_runs_a_model_runs_on_it(gpt2: Any, tokenizer: Any) -> None:
+def test_everything_that_runs_a_model_runs_on_it(
+    gpt2: Any, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = fills.sentences()[:4]
+    monkeypatch.setattr(fills, "sentences", lambda: few)
     before = described(gpt2)
     source = av.load(gpt2, tokenizer=tokenizer)
     plain = av.capture(TEXT, model="demo-gpt2")

@@ -131,6 +131,8 @@ FAMILIES = {**HOOKED, **EAGER}
 SEQ2SEQ = ("t5", "bart", "marian")
 GAIN = {"t5": 1.0}  # weights large enough for attention to be uneven
 
+WORDLESS = ("distilbert", "albert")
+"""Who has no LM head that is built here."""
 HEADS = {"bert": "MaskedLM", "modernbert": "MaskedLM", "deberta_v2": "MaskedLM"}
 """Whose LM head is not the usual one."""
 

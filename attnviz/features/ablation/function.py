@@ -89,9 +89,10 @@ def ablate(
                 check_span(token.strip().removeprefix("span:"), text)
     if not isinstance(reference, str | None):
         reference, model = prompts_of(reference, NO_MODEL, model)
-    source = light(model.load(heads=there))
+    source = model.load(heads=there)
     if settings.metric != "hidden":
         source = answering(source, needed=settings.answer is not None)
+    source = light(source)
     study = Study(
         source,
         None if text is None else prepared(source, text),

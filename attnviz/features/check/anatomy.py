@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -104,10 +105,9 @@ class Attention:
     @property
     def summed_axes(self) -> set[int]:
         """The axes of the softmax's result that vary along the sum over values."""
-        shape = self.softmax.value.shape
         line = self.met_places[0, 0]
-        indices = torch.stack(torch.unravel_index(line.clamp_min(0), shape))[:, line >= 0]
-        return {axis for axis in range(len(shape)) if len(set(indices[axis].tolist())) > 1}
+        indices = np.unravel_index(line[line >= 0].numpy(), self.softmax.value.shape)
+        return {axis for axis, along in enumerate(indices) if len(set(along.tolist())) > 1}
 
     @cached_property
     def value_tokens(self) -> Tensor:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import torch
@@ -52,11 +53,11 @@ class Node:
     number: int  # its place in the call
     name: str  # of the operation, without namespace and overload
     run: Any  # the operation itself
-    args: tuple[Any, ...]  # its arguments, tensors among them as they were given
+    args: tuple[Any, ...]  # its arguments, tensors among them as they were then
     kwargs: Mapping[str, Any]  # its keywords
     # the nodes whose results it takes, by the place of the argument, and in its list
     sources: Mapping[tuple[int, int], Node]
-    value: Tensor  # a copy of what it gave; of several results the first tensor
+    value: Tensor  # what it gave then; of several results the first tensor
     learned: bool  # whether a parameter has a part in it
 
 
@@ -97,9 +98,19 @@ class Trace(InDouble):
         self._changes = changes or {}
         self._writer: dict[int, Node] = {}
         self._alive: list[Tensor] = []  # no other tensor gets the number of one that is gone
+        self._written = False  # whether an operation has written into a tensor that was there
 
     def ran(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Run an operation and keep it."""
+        name, writes = _described(func)
+        if writes and not self._written:
+            self._written = (
+                True  # what is kept has not changed so far, and needs no copies till now
+            )
+            for node in self.nodes:
+                node.args = tuple(map(_copied, node.args))
+                node.kwargs = {name: _copied(value) for name, value in node.kwargs.items()}
+                node.value = _copied(node.value)
         sources: dict[tuple[int, int], Node] = {}
         arguments: list[Any] = []
         learned = False
@@ -109,7 +120,7 @@ class Trace(InDouble):
                     learned = learned or tensor.requires_grad
                     if id(tensor) in self._writer:
                         sources[slot, index] = self._writer[id(tensor)]
-            arguments.append(value.clone() if isinstance(value, Tensor) else value)
+            arguments.append(_copied(value) if self._written else value)
         result = func(*args, **kwargs)
         number = len(self.nodes)
         if number in self._changes:
@@ -119,16 +130,16 @@ class Trace(InDouble):
             return result
         self._alive += tensors
         first = tensors[0]
-        name = func._schema.name.rpartition("::")[2]
         node = Node(
             number, name, func, tuple(arguments[: len(args)]),
-            dict(zip(kwargs, arguments[len(args) :], strict=True)), sources, first.detach().clone(),
+            dict(zip(kwargs, arguments[len(args) :], strict=True)), sources,
+            first.detach().clone() if self._written else first.detach(),
             learned or any(source.learned for source in sources.values()),
         )  # fmt: skip
         self.nodes.append(node)
         for tensor in tensors:
             self._writer[id(tensor)] = node
-        if func._schema.is_mutable and isinstance(result, Tensor):
+        if writes and isinstance(result, Tensor):
             self._rewritten(result, node)
         return result
 
@@ -144,6 +155,17 @@ class Trace(InDouble):
                          {(0, 0): writer}, value, node.learned)  # fmt: skip
             self.nodes.append(copied)
             self._writer[id(tensor)] = copied
+
+
+@cache
+def _described(operation: Any) -> tuple[str, bool]:
+    """Return an operation's name, without namespace and overload, and whether it writes."""
+    schema = operation._schema
+    return schema.name.rpartition("::")[2], schema.is_mutable
+
+
+def _copied(value: Any) -> Any:
+    return value.clone() if isinstance(value, Tensor) else value
 
 
 def _tensors(result: Any) -> list[Tensor]:
@@ -185,6 +207,7 @@ class Recorded:
         init=False, default_factory=dict
     )
     _touched: dict[int, Tensor] = field(init=False, default_factory=dict)
+    _moves: dict[int, bool] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.nodes, self.output = self.run()
@@ -253,7 +276,12 @@ class Recorded:
 
     def moves_inputs(self, node: Node) -> bool:
         """Whether anything of a node moves with any token."""
-        return bool(self.touched(node).any())
+        if node.number not in self._moves:
+            self._moves[node.number] = any(
+                bool(_differs(nodes[node.number].value, node.value).any())
+                for nodes, _ in self._perturbed()
+            )
+        return self._moves[node.number]
 
     def moving(self, node: Node) -> list[tuple[int, int]]:
         """List the arguments of a node that move with tokens, as its ``sources`` name them."""

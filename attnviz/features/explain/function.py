@@ -207,7 +207,7 @@ def explain(
     lacks = "predicts nothing, since that needs the model"
     (prompt,), model = prompts_of(text, lacks, model)
     answer, against = settings.answer, settings.against
-    source = answering(light(model.load()))
+    source = light(answering(model.load()))
     if source.no_logits:
         raise ModelError(f"{source.info.model} predicts no words: {source.no_logits}")
     # once: an encoder-decoder model writes the text that is missing

@@ -82,7 +82,7 @@ def knockout(
     texts, model = cut_texts(text, settings.answer, settings.against, model)
     selection = settings.select
     heads = None if selection is None else partial(check_groups, selection)
-    result = run(answering(light(model.load(heads=heads))), texts, settings, progress)
+    result = run(light(answering(model.load(heads=heads))), texts, settings, progress)
     return replace(result, identity=model.identity)
 
 

@@ -52,7 +52,7 @@ def lens(
             len(prompts),
             by="head",
         )
-    source = answering(light(model.load()))
+    source = light(answering(model.load()))
     inputs = [source.prepare(prompt) for prompt in prompts]
     if settings.by == "head":
         result = run_heads(source, inputs, settings, progress)

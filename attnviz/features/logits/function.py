@@ -231,7 +231,7 @@ def logits(text: Input, *, settings: LogitsSettings, model: ModelSettings) -> Lo
     """
     lacks = "holds no logits, since those need the model"
     (prompt,), model = prompts_of(text, lacks, model)
-    source = answering(light(model.load()))
+    source = light(answering(model.load()))
     result = run(source, source.prepare(prompt), settings)
     return replace(result, identity=model.identity)
 
@@ -266,7 +266,7 @@ def writers(
     words = [[w] * count if w is None or isinstance(w, str) else w for w in (answer, against)]
     if not count or any(len(column) != count for column in words):
         raise UsageError("give texts, and one word for all {} of them or one for each", count)
-    source = answering(light(model.load()))
+    source = light(answering(model.load()))
     ready = [source.prepare(replace(prompt, spans=None)) for prompt in prompts]
     cases, notes = distinct(list(zip(ready, *words, strict=True)), list(map(near_copy, ready)))
     results = [

@@ -79,7 +79,7 @@ def patch(
     if callable(settings.fill):
         settings = settings.but(fill=given_fill(settings.fill).name)
     chosen = pairs_of(pairs, settings.task, settings.group, settings.split)
-    source = answering(light(model.load(heads=partial(check_heads, settings))))
+    source = light(answering(model.load(heads=partial(check_heads, settings))))
     study = PatchStudy(
         source,
         chosen,

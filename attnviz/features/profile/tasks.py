@@ -21,7 +21,7 @@ from attnviz.core.split import same_text
 from attnviz.corpus.texts import WINDOW, InvalidRecord, Text
 
 SEGMENT = 1 << 16  # characters of a text that a task holds; longer ones are cut between words
-_LINE = re.compile(r":\d+\Z")
+_NUMBER = re.compile(r":\d+\Z|\Atext \d+\Z")  # of a line in its file; of a text in memory
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -70,7 +70,7 @@ def tasks(texts: Iterable[Text | InvalidRecord], segment: int = SEGMENT) -> Iter
     bad: list[InvalidRecord] = []
     size, file = 0, ""
     for text in texts:
-        source = _LINE.sub("", text.place)
+        source = _NUMBER.sub("", text.place)
         if (pieces or bad) and (source != file or len(pieces) >= WINDOW or size >= segment):
             yield ProfileTask(tuple(pieces), tuple(bad))
             pieces, bad, size = [], [], 0

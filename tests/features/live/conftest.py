@@ -16,9 +16,23 @@ def path(samples: Samples) -> Path:
     return live_page(samples)
 
 
-@pytest.fixture
-def page(browser: Any, request: pytest.FixtureRequest) -> Iterator[Opened]:
-    """A window in which nothing moves, as large as the module's ``SIZE``."""
-    size = getattr(request.module, "SIZE", {"width": 1280, "height": 800})
-    with opened(browser, viewport=size, reduced_motion="reduce") as tab:
+@pytest.fixture(scope="session")
+def _tab(browser: Any) -> Iterator[Opened]:
+    with opened(browser) as tab:
         yield tab
+
+
+@pytest.fixture
+def page(_tab: Opened, request: pytest.FixtureRequest) -> Iterator[Opened]:
+    """A window as large as the module's ``SIZE``, with motion if its ``MOTION`` says so.
+
+    It is the same for all tests: one that shows the same page in another state does not load it.
+    """
+    _tab.page.set_viewport_size(getattr(request.module, "SIZE", {"width": 1280, "height": 800}))
+    _tab.page.emulate_media(
+        media="screen",
+        color_scheme="light",
+        reduced_motion=getattr(request.module, "MOTION", "reduce"),
+    )
+    yield _tab
+    _tab.clean()

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,8 +21,8 @@ from attnviz.features.live.page import rounded
 from attnviz.models.demo import DEMOS
 from sample_inputs.attention import Attention, Glued, Unscaled, Viewed
 from tests import ROOT
-from tests.features.live.test_live import ASK, maps_of, settled, started
-from tests.viewing import Opened, until
+from tests.features.live.test_live import ASK, maps_of
+from tests.viewing import Opened, opened, until
 
 
 @pytest.fixture(scope="module")
@@ -111,11 +112,11 @@ def test_every_sentence_is_so(
     """What is asked is not given away, the right answer is, and figures are those of the model."""
     assert len(lesson.steps) <= 7
     assert holding([lesson], av.load("demo-gpt2"))
-    started(page, path)
+    page.open(path, again=True)
     tab = page.page
     tab.click(f"[data-lesson={lesson.name}]")
     for number, step in enumerate(lesson.steps, 1):
-        settled(page)
+        page.settle()
         until(tab, "text => document.getElementById('lesson-count').textContent === text",
               f"{number} of {len(lesson.steps)}")  # fmt: skip
         plain = replace(step, off=(), places=True, other=None)
@@ -125,7 +126,7 @@ def test_every_sentence_is_so(
             for what, element in (("words", "#words"), ("map", "#map-before")):
                 assert tab.is_visible(element) is (what not in step.hides)
             tab.click(f"#lesson-choices button >> nth={step.right}")
-            settled(page)
+            page.settle()
             agrees(tab.inner_text("#lesson-told"), step.told, step, passes)
             marks = tab.eval_on_selector_all(
                 "#lesson-choices button", "a => a.map(b => b.innerText)"
@@ -156,26 +157,26 @@ SLOW_WORKER = """globalThis.Worker = class extends Worker {
 """Answers come so much later that what is asked meanwhile has to wait."""
 
 
-def test_the_page_is_busy_until_its_newest_question_is_answered(page: Opened, path: Path) -> None:
+def test_the_page_is_busy_until_its_newest_question_is_answered(browser: Any, path: Path) -> None:
     """A choice that is clicked while another question is open: that one's answer is not its own."""
-    page.page.add_init_script(SLOW_WORKER)
-    tab = started(page, path, "lesson=layers&step=2").page
-    told = tab.evaluate(
-        """async () => {
-            const pause = () => new Promise(done => setTimeout(done, 20));
-            document.getElementById('token-1').click();
-            await pause();
-            document.querySelector('#lesson-choices button').click();
-            do await pause(); while (document.documentElement.dataset.busy !== '0');
-            return document.getElementById('lesson-told').innerText;
-        }"""
-    )
+    with opened(browser) as page:
+        page.page.add_init_script(SLOW_WORKER)
+        told = page.open(path, "lesson=layers&step=2").page.evaluate(
+            """async () => {
+                const pause = () => new Promise(done => setTimeout(done, 20));
+                document.getElementById('token-1').click();
+                await pause();
+                document.querySelector('#lesson-choices button').click();
+                do await pause(); while (document.documentElement.dataset.busy !== '0');
+                return document.getElementById('lesson-told').innerText;
+            }"""
+        )
     assert told
 
 
 def test_the_first_step_does_not_show_its_answer(page: Opened, path: Path) -> None:
     """Neither in the strip nor beside the map: gold stands where it is typed, and in a choice."""
-    started(page, path, "lesson=next&step=1")
+    page.open(path, "lesson=next&step=1")
     tab = page.page
     for part in ("#river", "#head-part", "#words-part", "#heads-part"):
         assert "gold" not in tab.inner_text(part), part
@@ -183,7 +184,7 @@ def test_the_first_step_does_not_show_its_answer(page: Opened, path: Path) -> No
     labelled = tab.eval_on_selector_all("[aria-label*=gold]", seen)
     assert labelled == 0
     tab.click("#lesson-choices button")
-    settled(page)
+    page.settle()
     assert "gold" in tab.inner_text("#river")
     assert "gold" in tab.inner_text("#row-said")
 
@@ -234,7 +235,7 @@ def test_a_planted_bug_is_the_one_that_check_names(step: Step) -> None:
 
 def test_bugs_are_found_by_what_they_do(page: Opened, path: Path) -> None:
     """Maps of layer 0 and the next word are those of modules written by hand, in float64."""
-    started(page, path, "lesson=find&step=1")
+    page.open(path, "lesson=find&step=1")
     tab = page.page
     gold = av.load("demo-gpt2").portable().vocabulary.texts.index(" gold")
     ask = ASK.replace("text, off, write)", "text, [], 0, 0, 0, 0, 1, off)")
@@ -247,7 +248,7 @@ def test_bugs_are_found_by_what_they_do(page: Opened, path: Path) -> None:
         for word in found["words"]:
             assert word["after"] == pytest.approx(shares[word["id"]], abs=1e-5)
         tab.click(f"#lesson-choices button >> nth={step.right}")
-        settled(page)
+        page.settle()
         told = tab.inner_text("#lesson-told")
         assert reasons()[STEPS[step.bug]].split(". ")[0].rstrip(".") in told
         figures = {
@@ -258,7 +259,7 @@ def test_bugs_are_found_by_what_they_do(page: Opened, path: Path) -> None:
         }
         assert figures.get(step.bug, "the 6 slices of ·horse and the 6 of ·night") in told
         tab.click("#lesson-next")
-        settled(page)
+        page.settle()
     plain = tab.evaluate(ask, [step.text, "", 0])
     assert np.abs(maps_of(plain)[0] - broken_pass("", plain["ids"])[0]).max() < 1e-5
 
@@ -275,40 +276,40 @@ def test_a_lesson_of_another_model_is_left_out() -> None:
 
 
 def test_what_a_reader_had_comes_back_and_back_goes_back(page: Opened, path: Path) -> None:
-    started(page, path)
+    page.open(path, again=True)
     tab = page.page
     assert tab.is_visible("#lessons"), "the first choice"
     tab.fill("#text", "my own words")
     tab.click('[data-head="2.4"]', modifiers=["Shift"])
-    settled(page)
+    page.settle()
     tab.click("[data-lesson=next]")
-    settled(page)
+    page.settle()
     tab.click("#lesson-choices button >> nth=1")
-    settled(page)
+    page.settle()
     assert "✗" in tab.inner_text("#lesson-choices")
     tab.click("#lesson-next")
-    settled(page)
+    page.settle()
     assert tab.inner_text("#lesson-count") == "2 of 7"
     tab.wait_for_timeout(250)
     tab.go_back()
-    settled(page)
+    page.settle()
     assert tab.inner_text("#lesson-count") == "1 of 7"
     assert tab.is_visible("#lesson-told")
     tab.go_back()
-    settled(page)
-    assert not tab.is_visible("#lesson-told")
+    tab.wait_for_selector("#lesson-told", state="hidden")
+    page.settle()
     tab.fill("#text", "something else")
-    settled(page)
+    page.settle()
     assert tab.is_visible("#lesson-again")
     assert "The model has read six words" in tab.inner_text("#lesson-said")
     tab.click("#lesson-again")
-    settled(page)
+    page.settle()
     assert tab.input_value("#text") == INDUCTION.steps[0].text
     tab.click("#lesson-end")
-    settled(page)
+    page.settle()
     assert tab.input_value("#text") == "my own words"
     assert tab.inner_text("#off-count") == "1 of 24 off"
-    started(page, path, "lesson=layers&step=4&told=1")
+    page.open(path, "lesson=layers&step=4&told=1")
     assert "in 2.0" not in tab.inner_text("#lesson-said")
     assert tab.inner_text("#off-count") == "2 of 24 off", "a link opens a step as it was"
     tab.click("#open-lessons")
@@ -316,22 +317,22 @@ def test_what_a_reader_had_comes_back_and_back_goes_back(page: Opened, path: Pat
 
 
 def test_a_lesson_goes_by_keyboard(page: Opened, path: Path) -> None:
-    started(page, path)
+    page.open(path, again=True)
     tab = page.page
     tab.focus("[data-lesson=next]")
     tab.keyboard.press("Enter")
-    settled(page)
+    page.settle()
     tab.focus("#lesson-choices button")
     tab.keyboard.press("Enter")
-    settled(page)
+    page.settle()
     assert tab.evaluate("document.activeElement.id") == "lesson-next"
     tab.keyboard.press("Enter")
-    settled(page)
+    page.settle()
     assert tab.inner_text("#lesson-count") == "2 of 7"
 
 
 def test_the_divisor_moves_the_shares(page: Opened, path: Path) -> None:
-    started(page, path, "lesson=softmax&step=7")
+    page.open(path, "lesson=softmax&step=7")
     tab = page.page
 
     def shares() -> list[float]:
@@ -344,16 +345,16 @@ def test_the_divisor_moves_the_shares(page: Opened, path: Path) -> None:
     assert sum(usual) == pytest.approx(1, abs=0.03)
     tab.focus("#divisor")
     tab.keyboard.press("Home")
-    settled(page)
+    page.settle()
     assert max(shares()) > 0.95 > 0.6 > max(usual)
     tab.click("#divisor-root")
-    settled(page)
+    page.settle()
     assert shares() == usual
 
 
 def test_products_of_random_vectors_are_two_histograms(page: Opened, path: Path) -> None:
     """Those of 2,000 pairs, counted here again; the divisor narrows or widens the second."""
-    started(page, path, "lesson=softmax&step=4")
+    page.open(path, "lesson=softmax&step=4")
     tab = page.page
     seed = np.uint32(1) + np.uint32(0x6D2B79F5) * np.arange(1, 2000 * 32 * 4 + 1, dtype=np.uint32)
     mixed = (seed ^ seed >> np.uint32(15)) * (seed | np.uint32(1))
@@ -364,7 +365,7 @@ def test_products_of_random_vectors_are_two_histograms(page: Opened, path: Path)
     end = 4 * 32**0.5
 
     def agree(divisor: float) -> None:
-        settled(page)
+        page.settle()
         shown = tab.eval_on_selector_all(
             "#histograms svg",
             "all => all.map(e => [...e.querySelectorAll('rect')].map(r => +r.dataset.count))",
@@ -388,18 +389,18 @@ def test_products_of_random_vectors_are_two_histograms(page: Opened, path: Path)
     tab.keyboard.press("End")
     agree(12)
     tab.click("#lesson-next")
-    settled(page)
+    page.settle()
     assert tab.is_visible("#shares table")
     assert not tab.is_visible("#histograms")
 
 
 def test_one_head_varies_more_than_two(page: Opened, path: Path) -> None:
     """Both as integrals, done here in another way; before the answer no key's length varies."""
-    started(page, path, "lesson=softmax&step=6")
+    page.open(path, "lesson=softmax&step=6")
     tab = page.page
 
     def agree(variance: float) -> None:
-        settled(page)
+        page.settle()
         said = tab.locator("#histograms figcaption").all_inner_texts()[:2]
         for line, (mean, spread) in zip(said, spreads(variance), strict=True):
             shown = re.findall(r"\d\.\d\d", line)
@@ -419,7 +420,7 @@ def test_one_head_varies_more_than_two(page: Opened, path: Path) -> None:
     tab.wait_for_timeout(250)
     assert "noise=1" in tab.evaluate("location.hash")
     tab.click("#lesson-next")
-    settled(page)
+    page.settle()
     assert tab.is_visible("#divisor")
     assert tab.is_visible("#shares table")
     assert not tab.is_visible("#noise")

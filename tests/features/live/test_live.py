@@ -6,6 +6,7 @@ Needs Chromium (the system's, or the one that $ATTNVIZ_CHROMIUM names).
 from __future__ import annotations
 
 import base64
+import functools
 import random
 import re
 import unicodedata
@@ -60,26 +61,12 @@ def pages(samples: Samples) -> dict[str, Path]:
 @pytest.fixture(scope="module", params=MODELS)
 def running(request: Any, browser: Any, pages: dict[str, Path]) -> Iterator[tuple[str, Opened]]:
     with opened(browser) as found:
-        yield request.param, started(found, pages[request.param])
+        yield request.param, found.open(pages[request.param])
 
 
 @pytest.fixture
-def gpt2(browser: Any, pages: dict[str, Path]) -> Iterator[Opened]:
-    with opened(browser) as found:
-        yield started(found, pages["demo-gpt2"])
-
-
-def started(page: Opened, path: Path, state: str = "") -> Opened:
-    page.documents.add(path.as_uri())
-    page.page.goto(f"{path.as_uri()}#{state}")
-    return settled(page)
-
-
-def settled(page: Opened) -> Opened:
-    page.page.wait_for_selector('html[data-busy="0"]')
-    page.page.wait_for_timeout(30)
-    page.page.wait_for_selector('html[data-busy="0"]')
-    return page
+def gpt2(page: Opened, pages: dict[str, Path]) -> Opened:
+    return page.open(pages["demo-gpt2"])
 
 
 def maps_of(found: dict[str, Any], heads: int = 6) -> np.ndarray:
@@ -105,7 +92,7 @@ def texts(count: int) -> list[str]:
 def test_weights_and_words_are_those_of_capture(running: tuple[str, Opened]) -> None:
     name, page = running
     model = av.load(name)
-    for text in texts(20):
+    for text in texts(8):
         found = page.page.evaluate(ASK, [text, [], 0])
         inputs = model.prepare(Prompt(text))
         capture = av.capture(text, model=model)
@@ -143,7 +130,7 @@ def test_what_was_kept_does_not_matter(running: tuple[str, Opened]) -> None:
     _, page = running
     draw = random.Random(1)
     whole = texts(6)[5]
-    for _ in range(25):
+    for _ in range(12):
         text = whole[: draw.randrange(1, len(whole))]
         off = draw.sample(["0.5", "1.4", "2.0", "2.4", "3.3"], draw.randrange(4))
         kept = page.page.evaluate(ASK, [text, off, 0])
@@ -154,6 +141,7 @@ def test_what_was_kept_does_not_matter(running: tuple[str, Opened]) -> None:
         assert kept["words"] == fresh["words"]
 
 
+@functools.cache
 def scripts(lines: int) -> list[str]:
     """Lines of every script: characters of all blocks that have letters, signs, marks, numbers."""
     draw = random.Random(9)
@@ -207,27 +195,27 @@ def test_it_writes_what_the_model_would(gpt2: Opened) -> None:
 def test_switches_and_links(gpt2: Opened, pages: dict[str, Path]) -> None:
     page = gpt2.page
     page.click('[data-head="2.4"]', modifiers=["Shift"])
-    settled(gpt2)
+    gpt2.settle()
     assert page.inner_text("#off-count") == "1 of 24 off"
     page.fill("#text", "a b a b")
-    settled(gpt2)
+    gpt2.settle()
     page.wait_for_timeout(250)
     state = page.evaluate("location.hash")
     assert "off=2.4" in state
-    started(gpt2, pages["demo-gpt2"], state[1:])
+    gpt2.open(pages["demo-gpt2"], state[1:], again=True)
     assert page.input_value("#text") == "a b a b"
     assert page.inner_text("#off-count") == "1 of 24 off"
     page.keyboard.press("Tab")
     page.focus('[data-head="2.4"]')
     page.keyboard.press("x")
-    settled(gpt2)
+    gpt2.settle()
     assert page.inner_text("#off-count") == "24"
 
 
 def test_what_a_causal_model_may_not_see_is_grey(gpt2: Opened) -> None:
     page = gpt2.page
     page.fill("#text", "a b a b a b")
-    settled(gpt2)
+    gpt2.settle()
     box = page.locator("#map-before").bounding_box()
     page.mouse.move(box["x"] + 0.9 * box["width"], box["y"] + 0.1 * box["height"])
     assert page.inner_text("#tip").endswith("not allowed")
@@ -236,41 +224,43 @@ def test_what_a_causal_model_may_not_see_is_grey(gpt2: Opened) -> None:
 
 def test_hostile_text_stays_text(gpt2: Opened) -> None:
     gpt2.page.fill("#text", "</script><img src=x onerror=alert(1)> <b>bold</b> \u202eabc")
-    settled(gpt2)
+    gpt2.settle()
     assert gpt2.page.eval_on_selector_all("#tokens b, #tokens img", "all => all.length") == 0
     assert "<U+202E>" in gpt2.page.inner_text("#tokens") or "<E2" in gpt2.page.inner_text("#tokens")
 
 
 @pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
 @pytest.mark.parametrize("width", [1280, pytest.param(390, marks=pytest.mark.slow)])
-def test_axe_finds_nothing(browser: Any, pages: dict[str, Path], scheme: str, width: int) -> None:
-    size = {"width": width, "height": 900}
-    with opened(browser, color_scheme=scheme, viewport=size, reduced_motion="reduce") as page:
-        started(page, pages["demo-gpt2"], "lesson=layers&step=2&told=1")
-        for part in ("#lesson", "#lessons"):
-            assert page.page.is_visible(part)
-            assert page.page.evaluate("document.documentElement.scrollWidth") <= width
-            accessible(page.page)
-            page.page.click("#open-lessons")
-            settled(page)
+def test_axe_finds_nothing(gpt2: Opened, pages: dict[str, Path], scheme: str, width: int) -> None:
+    gpt2.page.set_viewport_size({"width": width, "height": 900})
+    gpt2.page.emulate_media(color_scheme=scheme)
+    gpt2.open(pages["demo-gpt2"], "lesson=layers&step=2&told=1")
+    for part in ("#lesson", "#lessons"):
+        assert gpt2.page.is_visible(part)
+        assert gpt2.page.evaluate("document.documentElement.scrollWidth") <= width
+        accessible(gpt2.page)
+        gpt2.click("#open-lessons")
 
 
 def test_an_empty_text_and_one_too_long(gpt2: Opened) -> None:
     gpt2.page.fill("#text", "word " * 400)
-    settled(gpt2)
+    gpt2.settle()
     assert "beyond the model's 256 left out" in gpt2.page.inner_text("#said")
     gpt2.page.fill("#text", "")
-    settled(gpt2)
+    gpt2.settle()
     assert gpt2.page.locator("#tokens .token").count() == 1  # <|endoftext|> stands before any text
 
 
-def test_the_page_is_small_and_says_how_exact_it_is(pages: dict[str, Path]) -> None:
+@pytest.fixture(scope="module")
+def coarse() -> Any:
+    return av.live(bits=8)
+
+
+def test_the_page_is_small_and_says_how_exact_it_is(pages: dict[str, Path], coarse: Any) -> None:
     assert pages["demo-gpt2"].stat().st_size < 9e6
-    coarse = av.live(bits=8)
     assert len(coarse.page) < 5.2e6
     assert 0 < coarse.error < 0.1
     assert re.search(r"moved weights by 0\.0\d+ and probabilities by", coarse.page.decode("utf-8"))
-    assert av.live().error == 0  # its numbers are halves already
 
 
 @pytest.mark.slow
@@ -281,12 +271,13 @@ def test_the_size_of_a_page_of_minilm(minilm: str) -> None:
     assert round(found.error, 3) == 0.039
 
 
-def test_eight_bits_run_and_print_only_digits_that_stand(browser: Any, tmp_path: Path) -> None:
-    coarse = av.live(bits=8)
+def test_eight_bits_run_and_print_only_digits_that_stand(
+    browser: Any, tmp_path: Path, coarse: Any
+) -> None:
     exact = av.load("demo-gpt2")
     model = exact.rounded(lambda t: torch.from_numpy(rounded(t.numpy(), 8)))
     with opened(browser) as page:
-        started(page, coarse.save(tmp_path / "coarse.html"))
+        page.open(coarse.save(tmp_path / "coarse.html"))
         text = texts(1)[0]
         found = page.page.evaluate(ASK, [text, [], 0])
         ours = np.stack([maps for _, maps in sorted(av.capture(text, model=model).maps.items())])
@@ -296,7 +287,7 @@ def test_eight_bits_run_and_print_only_digits_that_stand(browser: Any, tmp_path:
         seen = 0
         for text in sentences()[:4]:
             page.page.fill("#text", text)
-            settled(page)
+            page.settle()
             capture = av.capture(text, model=exact)
             layer, head = map(int, page.page.inner_text("#head-title").split()[-1].split("."))
             row = capture.maps[Site("decoder", layer)][head][-1]
@@ -328,7 +319,9 @@ def test_what_cannot_be_made(options: dict[str, Any], words: str) -> None:
 
 
 def test_a_page_can_open_with_some_heads_alone() -> None:
-    off = data_of(av.live(select="0.5, 3.*").page)["off"]
+    found = av.live(select="0.5, 3.*")
+    assert found.error == 0, "its numbers are halves already"
+    off = data_of(found.page)["off"]
     assert len(off) == 24 - 7
     assert {"0.5", "3.0"}.isdisjoint(off)
     with pytest.raises(SelectionError, match=r"no head 9\.9"):

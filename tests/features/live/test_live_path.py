@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,14 @@ from transformers import BertForMaskedLM, GPT2LMHeadModel
 
 import attnviz as av
 from attnviz.models.demo import DEMOS
-from tests.features.live.test_live import settled, started
-from tests.features.live.test_river import close
+from tests.features.live.test_live import live_page
+from tests.features.live.test_river import STATE, TEXT, close
+from tests.samples import Samples
 from tests.viewing import Opened, accessible, opened, until
 
-TEXT = "the cat river moon stone bread the cat river moon stone"
+SIZE = {"width": 1440, "height": 900}
+MOTION = "no-preference"
+"""The window of the fixture page."""
 MODELS = ("demo-gpt2", "demo-bert")
 HEADS, WIDTH = 6, 32
 STEPS = ["q, k", "q·k", "÷ √d", "mask", "softmax", "× V", "sum"]
@@ -70,6 +73,7 @@ class Inside:
         return (*self.qkv[layer, :, :, part], self.mixed[layer, :, part])
 
 
+@functools.cache
 def inside(name: str, text: str, off: tuple[int, int] | None = None) -> Inside:
     kind = GPT2LMHeadModel if name == "demo-gpt2" else BertForMaskedLM
     model = kind.from_pretrained(DEMOS[name], attn_implementation="eager").double().eval()
@@ -126,15 +130,8 @@ def inside(name: str, text: str, off: tuple[int, int] | None = None) -> Inside:
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("live-path")
-    return {name: av.live(TEXT, model=name).save(folder / f"{name}.html") for name in MODELS}
-
-
-@pytest.fixture
-def page(browser: Any) -> Iterator[Opened]:
-    with opened(browser, viewport={"width": 1440, "height": 900}) as found:
-        yield found
+def pages(samples: Samples) -> dict[str, Path]:
+    return {name: live_page(samples, name) for name in MODELS}
 
 
 def near(one: Any, other: Any) -> None:
@@ -163,7 +160,7 @@ def test_every_number_is_that_of_float64(
     off: tuple[int, int] | None,
 ) -> None:
     switched = "" if off is None else f"&off={off[0]}.{off[1]}"
-    started(page, pages[name], f"head={head}&at={at}&why={key}{switched}")
+    page.open(pages[name], f"{STATE}&head={head}&at={at}&why={key}{switched}")
     until(page.page, "() => document.querySelector('#path tbody tr')")
     seen = page.page.evaluate(READ)
     queries, keys, values, mixed = inside(name, TEXT, off).head(head)
@@ -212,7 +209,7 @@ def test_weights_are_those_of_explain(page: Opened, pages: dict[str, Path]) -> N
     assert len(explained.heads) >= 3
     for found in explained.heads[:3]:
         state = f"head={found.head.name}&at={explained.position}&why={found.position}"
-        started(page, pages["demo-gpt2"], state)
+        page.open(pages["demo-gpt2"], state)
         until(page.page, "() => document.querySelector('#path tbody tr')")
         rows = page.page.evaluate(READ)["rows"]
         shown = {int(row["key"]): float(row["values"][4]) for row in rows if row["key"] != "rest"}
@@ -234,7 +231,7 @@ def columns(tab: Any) -> int:
 
 
 def test_it_plays_when_asked_in_four_seconds(page: Opened, pages: dict[str, Path]) -> None:
-    tab = started(page, pages["demo-gpt2"], "at=8&why=6").page
+    tab = page.open(pages["demo-gpt2"], "at=8&why=6").page
     until(tab, "() => document.querySelector('#path tbody tr')")
     tab.wait_for_timeout(800)
     assert seen_steps(tab) == "sum", "it stands still, with all steps"
@@ -266,7 +263,7 @@ def test_it_plays_when_asked_in_four_seconds(page: Opened, pages: dict[str, Path
 
 
 def test_steps_go_by_keyboard_and_say_what_happens(page: Opened, pages: dict[str, Path]) -> None:
-    tab = started(page, pages["demo-gpt2"], "at=8&why=6").page
+    tab = page.open(pages["demo-gpt2"], "at=8&why=6").page
     until(tab, "() => document.querySelector('#path tbody tr')")
     tab.focus("#path-steps button")
     tab.keyboard.press("Enter")
@@ -288,25 +285,25 @@ def test_steps_go_by_keyboard_and_say_what_happens(page: Opened, pages: dict[str
     assert tab.locator(".masked .path-barred").count() == 2
     assert "1 more key masked" in tab.inner_text("#path-row")
     tab.click('#path-row [data-key="2"] button')
-    settled(page)
+    page.settle()
     until(tab, "() => document.querySelector('#path [aria-current]').dataset.key === '2'")
     assert tab.evaluate("document.activeElement.closest('tr').dataset.key") == "2"
     assert "·cat (2)" in tab.inner_text("#why-body p")
     assert seen_steps(tab) == "mask", "the step stays"
 
 
-def test_without_motion_all_steps_are_there_at_once(browser: Any, pages: dict[str, Path]) -> None:
-    with opened(browser, reduced_motion="reduce") as page:
-        tab = started(page, pages["demo-gpt2"], "at=8").page
-        tab.click("#play-row")
-        until(tab, "() => document.querySelector('#path tbody tr')")
-        assert seen_steps(tab) == "sum"
-        assert columns(tab) == 6
-        assert tab.inner_text("#path-play") == "▶ play"
+def test_without_motion_all_steps_are_there_at_once(page: Opened, pages: dict[str, Path]) -> None:
+    page.page.emulate_media(reduced_motion="reduce")
+    tab = page.open(pages["demo-gpt2"], "at=8").page
+    tab.click("#play-row")
+    until(tab, "() => document.querySelector('#path tbody tr')")
+    assert seen_steps(tab) == "sum"
+    assert columns(tab) == 6
+    assert tab.inner_text("#path-play") == "▶ play"
 
 
 def test_paper_has_all_steps(page: Opened, pages: dict[str, Path]) -> None:
-    tab = started(page, pages["demo-gpt2"], "at=8&why=6").page
+    tab = page.open(pages["demo-gpt2"], "at=8&why=6").page
     until(tab, "() => document.querySelector('#path tbody tr')")
     tab.click("#path-steps button >> nth=1")
     tab.evaluate("dispatchEvent(new Event('beforeprint'))")
@@ -314,10 +311,11 @@ def test_paper_has_all_steps(page: Opened, pages: dict[str, Path]) -> None:
     tab.wait_for_timeout(500)
     assert columns(tab) == 6
     assert not tab.is_visible("#path-play")
+    tab.evaluate("dispatchEvent(new Event('afterprint'))")
 
 
 def test_a_head_that_is_off_hands_on_nothing(page: Opened, pages: dict[str, Path]) -> None:
-    tab = started(page, pages["demo-gpt2"], "head=2.0&at=8&why=2&off=2.0").page
+    tab = page.open(pages["demo-gpt2"], "head=2.0&at=8&why=2&off=2.0").page
     until(tab, "() => document.querySelector('#path tbody tr')")
     assert "nothing of it is passed on" in tab.inner_text("#path-said")
     tab.click("#why-before")
@@ -327,23 +325,23 @@ def test_a_head_that_is_off_hands_on_nothing(page: Opened, pages: dict[str, Path
 @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("width", [390, pytest.param(1440, marks=pytest.mark.slow)])
 def test_it_fits_and_axe_finds_nothing(
-    browser: Any, pages: dict[str, Path], width: int, scheme: str
+    page: Opened, pages: dict[str, Path], width: int, scheme: str
 ) -> None:
-    size = {"width": width, "height": 844}
-    with opened(browser, color_scheme=scheme, viewport=size, reduced_motion="reduce") as page:
-        tab = started(page, pages["demo-gpt2"], "at=8&why=6").page
-        until(tab, "() => document.querySelector('#path tbody tr')")
-        for step in (3, 6):
-            tab.locator("#path-steps button").nth(step).click()
-            assert tab.evaluate("document.documentElement.scrollWidth") <= width
-            wider = "all => all.filter(e => e.scrollWidth > e.clientWidth + 1).length"
-            assert tab.eval_on_selector_all("#path td", wider) == 0
-            accessible(tab)
-        tab.locator(".river-normed").nth(1).focus()
-        box = tab.locator("#fact").bounding_box()
-        assert box["x"] >= 0
-        assert box["x"] + box["width"] <= width
+    page.page.set_viewport_size({"width": width, "height": 844})
+    page.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    tab = page.open(pages["demo-gpt2"], "at=8&why=6").page
+    until(tab, "() => document.querySelector('#path tbody tr')")
+    for step in (3, 6):
+        tab.locator("#path-steps button").nth(step).click()
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+        wider = "all => all.filter(e => e.scrollWidth > e.clientWidth + 1).length"
+        assert tab.eval_on_selector_all("#path td", wider) == 0
         accessible(tab)
+    tab.locator(".river-normed").nth(1).focus()
+    box = tab.locator("#fact").bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= width
+    accessible(tab)
 
 
 def told(tab: Any, selector: str) -> list[dict[str, float]]:
@@ -367,7 +365,7 @@ def test_what_parts_tell_is_that_of_float64(
     page: Opened, pages: dict[str, Path], name: str, at: int, off: tuple[int, int] | None
 ) -> None:
     switched = "" if off is None else f"&off={off[0]}.{off[1]}"
-    tab = started(page, pages[name], f"at={at}{switched}").page
+    tab = page.open(pages[name], f"{STATE}&at={at}{switched}").page
     model = inside(name, TEXT, off)
     normed, mlps, streams = (told(tab, f".river-{kind}") for kind in ("normed", "mlp", "norm"))
     length = np.linalg.norm
@@ -397,7 +395,7 @@ def test_what_parts_tell_is_that_of_float64(
 def test_parts_open_by_pointer_keyboard_and_touch(
     browser: Any, page: Opened, pages: dict[str, Path]
 ) -> None:
-    tab = started(page, pages["demo-gpt2"], "at=11").page
+    tab = page.open(pages["demo-gpt2"], "at=11").page
     assert not tab.is_visible("#fact")
     tab.hover(".river-mlp >> nth=3")
     assert "MLP of layer 3" in tab.inner_text("#fact")
@@ -416,17 +414,17 @@ def test_parts_open_by_pointer_keyboard_and_touch(
     tab.keyboard.press("Escape")
     assert not tab.is_visible("#fact")
     tab.click('[data-dot="1.0"]')
-    settled(page)
+    page.settle()
     size = {"width": 390, "height": 844}
     with opened(browser, viewport=size, has_touch=True) as phone:
-        tab = started(phone, pages["demo-gpt2"], "at=11").page
+        tab = phone.open(pages["demo-gpt2"], "at=11").page
         tab.locator(".river-norm").nth(1).tap()
         assert "residual stream, layer 1" in tab.inner_text("#fact")
         assert not tab.locator("#river-heads").is_visible()
 
 
 def test_the_row_follows_what_is_typed(page: Opened, pages: dict[str, Path]) -> None:
-    tab = started(page, pages["demo-gpt2"], "why=6").page
+    tab = page.open(pages["demo-gpt2"], "why=6").page
     until(tab, "() => document.querySelector('#path tbody tr')")
     tab.click("#path-steps button >> nth=2")
     tab.fill("#text", f"{TEXT} and home")

@@ -8,7 +8,7 @@ import pytest
 
 import attnviz as av
 from attnviz.drawing.labels import head_phrase
-from tests.features.live.test_live import live_page, settled, started
+from tests.features.live.test_live import live_page
 from tests.samples import Samples
 from tests.viewing import opened, until
 
@@ -24,12 +24,12 @@ FRESH = "!document.getElementById('groups').classList.contains('stale')"
 @pytest.mark.parametrize("name", ["demo-gpt2", pytest.param("demo-bert", marks=pytest.mark.slow)])
 def test_roles_are_those_of_heads_on_every_text(browser: Any, samples: Samples, name: str) -> None:
     with opened(browser) as page:
-        started(page, live_page(samples, name))
+        page.open(live_page(samples, name))
         for text in TEXTS:
             page.page.fill("#text", text)
-            settled(page)
+            page.settle()
             until(page.page, FRESH)
-            settled(page)
+            page.settle()
             found = page.page.eval_on_selector_all(
                 "[data-head]",
                 "all => all.map(one => [one.dataset.head, one.querySelector('.hidden').innerText])",

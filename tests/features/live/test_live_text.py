@@ -9,7 +9,7 @@ import pytest
 import attnviz as av
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest
-from tests.features.live.test_live import live_page, settled, started
+from tests.features.live.test_live import live_page
 from tests.samples import Samples
 from tests.viewing import Opened
 
@@ -18,10 +18,10 @@ WIDTHS = [390, 768, 1024, 1440]
 
 
 def test_the_three_likeliest_words_are_those_of_the_model(page: Opened, path: Path) -> None:
-    tab = started(page, path).page
+    tab = page.open(path).page
     model = av.load("demo-gpt2")
     for off in ([], ["1.4", "3.0"]):
-        started(page, path, f"text={TEXT.replace(' ', '+')}&off={','.join(off)}")
+        page.open(path, f"text={TEXT.replace(' ', '+')}&off={','.join(off)}")
         with model.gated(dict.fromkeys(off, 0.0)):
             request = ForwardRequest(logits=True)
             logits = model.forward([model.prepare(Prompt(TEXT))], request=request).logits
@@ -38,7 +38,7 @@ def test_the_three_likeliest_words_are_those_of_the_model(page: Opened, path: Pa
 def test_text_and_next_words_stay_together(page: Opened, path: Path, width: int) -> None:
     page.page.set_viewport_size({"width": width, "height": 844})
     for state in ("", f"text={TEXT.replace(' ', '+')}"):
-        tab = started(page, path, state).page
+        tab = page.open(path, state).page
         text, words = (tab.locator(one).bounding_box() for one in ("#text", "#next-words"))
         assert text is not None
         assert words is not None
@@ -54,23 +54,23 @@ def test_text_and_next_words_stay_together(page: Opened, path: Path, width: int)
 
 
 def test_no_text_says_what_to_type_and_draws_no_map(page: Opened, path: Path) -> None:
-    tab = started(page, path, "text=").page
+    tab = page.open(path, "text=").page
     assert "Type how a text begins" in tab.get_attribute("#text", "placeholder")
     assert tab.locator("#next-words li").count() == 3, "of how texts begin"
     parts = ("#stage", "#grid", "#map-before", "#river")
     assert not any(tab.is_visible(part) for part in parts)
     tab.fill("#text", "the cat")
-    settled(page)
+    page.settle()
     assert all(tab.is_visible(part) for part in parts[1:])
     assert tab.locator("#map-before").bounding_box()["width"] > 200
     tab.fill("#text", "  ")
-    settled(page)
+    page.settle()
     assert not tab.is_visible("#map-before")
 
 
 def test_a_masked_model_asks_for_its_mask(page: Opened, samples: Samples) -> None:
-    tab = started(page, live_page(samples, "demo-bert"), "text=").page
+    tab = page.open(live_page(samples, "demo-bert"), "text=").page
     assert "[MASK]" in tab.get_attribute("#text", "placeholder")
     tab.fill("#text", "the cat [MASK] on the mat")
-    settled(page)
+    page.settle()
     assert tab.inner_text("#next-said") == "in the place of [MASK]"

@@ -13,7 +13,6 @@ from transformers import TopKLogitsWarper, TopPLogitsWarper
 import attnviz as av
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest
-from tests.features.live.test_live import settled, started
 from tests.features.live.test_live_why import pointing
 from tests.viewing import Opened, accessible, opened, until
 
@@ -54,7 +53,7 @@ def page(browser: Any) -> Iterator[Opened]:
 def sized(page: Opened, path: Path, width: int, height: int, state: str = "") -> Opened:
     page.page.set_viewport_size({"width": width, "height": height})
     page.page.goto("about:blank")
-    return started(page, path, state)
+    return page.open(path, state)
 
 
 def labels(page: Opened, which: str = "before") -> tuple[list[dict[str, Any]], ...]:
@@ -92,7 +91,7 @@ def test_few_of_many_tokens_are_named_but_always_the_one_pointed_at(
 ) -> None:
     sized(page, path, 1280, 900)
     page.page.fill("#text", " ".join(f"{n} apples" for n in range(60)))
-    settled(page)
+    page.settle()
     count = page.page.locator("#tokens .token").count()
     rows, columns = labels(page)
     assert count > 100
@@ -147,7 +146,7 @@ def test_why_opens_beside_or_right_below_the_map(
     sized(page, path, width, height)
     assert page.page.is_visible("#ask-why")
     page.page.click("#ask-why")
-    settled(page)
+    page.settle()
     until(page.page, "document.activeElement.id === 'why-title'")
     boxes = "ids => ids.map(id => document.getElementById(id).getBoundingClientRect().toJSON())"
     figure, why, part = page.page.evaluate(boxes, ["map-before", "why-title", "head-part"])
@@ -197,7 +196,7 @@ def test_the_help_opens_by_its_key_and_closes(page: Opened, path: Path) -> None:
 def test_axe_finds_nothing_in_the_help(browser: Any, path: Path, scheme: str, width: int) -> None:
     size = {"width": width, "height": 900}
     with opened(browser, color_scheme=scheme, viewport=size, reduced_motion="reduce") as page:
-        started(page, path, "temperature=0.8&seed=7")
+        page.open(path, "temperature=0.8&seed=7")
         page.page.click("#open-help")
         accessible(page.page)
 
@@ -220,7 +219,7 @@ def test_a_seed_draws_the_same_text_again(page: Opened, path: Path) -> None:
         sized(page, path, 1280, 900, f"text=The+old+man&temperature=1.2&seed={seed}")
         assert page.page.input_value("#seed") == str(seed)
         page.page.click("#write-ten")
-        settled(page)
+        page.settle()
         written.append(page.page.input_value("#text"))
     assert written[0] == written[1] != written[2]
     page.page.fill("#seed", "77")
@@ -295,12 +294,12 @@ def test_how_a_token_is_drawn_stands_in_the_address(page: Opened, path: Path) ->
     assert page.page.input_value("#top-k") == "1"
     assert page.page.input_value("#top-p") == ""
     page.page.click("#write-ten")
-    settled(page)
+    page.settle()
     likeliest = page.page.input_value("#text")
     sized(page, path, 1280, 900, "text=The+old+man")
     assert all(page.page.is_disabled(one) for one in ("#top-k", "#top-p", "#seed"))
     page.page.click("#write-ten")
-    settled(page)
+    page.settle()
     assert page.page.input_value("#text") == likeliest, "of one token the likeliest is drawn"
     sized(page, path, 1280, 900, "text=The+old+man&temperature=1.2&topK=x&topP=7")
     page.page.fill("#top-p", "0.35")
@@ -313,7 +312,7 @@ def test_how_a_token_is_drawn_stands_in_the_address(page: Opened, path: Path) ->
 
 def test_the_button_says_whether_the_link_was_copied(browser: Any, path: Path) -> None:
     with opened(browser, permissions=["clipboard-read", "clipboard-write"]) as page:
-        started(page, path)
+        page.open(path)
         page.page.fill("#text", "my own words")
         page.page.click("#copy-link")
         until(page.page, "() => document.getElementById('copy-link').textContent === 'link copied'")
@@ -330,7 +329,7 @@ def test_the_button_says_whether_the_link_was_copied(browser: Any, path: Path) -
 
 
 def test_blue_is_on_and_what_is_off_is_hollow(page: Opened, path: Path) -> None:
-    started(page, path)
+    page.open(path)
     filled = """() => {
         const probe = document.body.appendChild(document.createElement('i'));
         probe.style.background = 'var(--on)';
@@ -344,7 +343,7 @@ def test_blue_is_on_and_what_is_off_is_hollow(page: Opened, path: Path) -> None:
     before = page.page.evaluate(filled)
     page.page.click("#groups [data-ids]")
     page.page.click("#places")
-    settled(page)
+    page.settle()
     assert page.page.locator("#groups [aria-pressed=true]").count() >= 1
     assert page.page.evaluate(filled) == before
     struck = "e => getComputedStyle(e).textDecorationLine"

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import attnviz as av
-from tests.features.live.test_live import settled, started
 from tests.viewing import Opened, accessible, opened, until
 
 pytestmark = pytest.mark.slow
@@ -33,7 +32,7 @@ def page(browser: Any) -> Iterator[Opened]:
 
 def steps(page: Opened) -> dict[str, str]:
     rows = "all => all.map(r => [r.dataset.step, r.cells[1].textContent.replaceAll('−', '-')])"
-    return dict(settled(page).page.eval_on_selector_all(".why-steps tr", rows))
+    return dict(page.settle().page.eval_on_selector_all(".why-steps tr", rows))
 
 
 def agrees(page: Opened, why: Any) -> None:
@@ -67,10 +66,10 @@ def test_a_pass_is_explained_with_heads_on_and_off(
     after = av.capture(TEXT, model=name, without="1.4,0.5", why=head)
     last = len(before.tokens) - 1
     for at, key in ((last, 2), (5, 5), (7, 1)):
-        started(page, pages[name], f"head={head}&at={at}&why={key}")
+        page.open(pages[name], f"head={head}&at={at}&why={key}")
         agrees(page, before.why(head, at, key))
         assert not page.page.is_visible("#why-pass")
-        started(page, pages[name], f"head={head}&at={at}&why={key}&off=1.4,0.5")
+        page.open(pages[name], f"head={head}&at={at}&why={key}&off=1.4,0.5")
         agrees(page, after.why(head, at, key))
         page.page.click("#why-before")
         agrees(page, before.why(head, at, key))
@@ -81,7 +80,7 @@ def test_a_pass_is_explained_with_heads_on_and_off(
 
 
 def test_a_head_that_is_off_writes_nothing(page: Opened, pages: dict[str, Path]) -> None:
-    started(page, pages["demo-gpt2"], "head=2.4&at=5&why=5&off=2.4")
+    page.open(pages["demo-gpt2"], "head=2.4&at=5&why=5&off=2.4")
     told = steps(page)
     assert float(told["‖f(x)‖"]) == float(told["α‖f(x)‖"]) == 0
     assert "This head is off: it writes nothing." in page.page.inner_text("#why-body")
@@ -92,10 +91,10 @@ def test_a_head_that_is_off_writes_nothing(page: Opened, pages: dict[str, Path])
 def test_it_opens_follows_and_closes(page: Opened, pages: dict[str, Path]) -> None:
     capture = av.capture(TEXT, why="*.*")
     count = len(capture.tokens)
-    started(page, pages["demo-gpt2"], "head=3.0")
+    page.open(pages["demo-gpt2"], "head=3.0")
     assert not page.page.is_visible("#why")
     page.page.mouse.click(*pointing(page, "before", 10, 4, count))
-    settled(page)
+    page.settle()
     page.page.click("#ask-why")
     agrees(page, capture.why("3.0", 10, 4))
     assert page.page.evaluate("document.activeElement.id") == "why-title"
@@ -112,7 +111,7 @@ def test_it_opens_follows_and_closes(page: Opened, pages: dict[str, Path]) -> No
     page.page.wait_for_timeout(260)
     assert "why=5" in page.page.evaluate("location.hash")
     page.page.click('[data-head="1.2"]')  # another head, whose queries and keys come at once
-    settled(page)
+    page.settle()
     until(page.page, "document.querySelector('#why-body p').textContent.includes('1.2')")
     agrees(page, capture.why("1.2", 9, 5))
     page.page.keyboard.press("Escape")
@@ -121,7 +120,7 @@ def test_it_opens_follows_and_closes(page: Opened, pages: dict[str, Path]) -> No
     page.page.keyboard.press("Enter")
     assert page.page.is_visible("#why")
     page.page.fill("#text", f"{TEXT} again")  # another text: its own last row
-    settled(page)
+    page.settle()
     longer = av.capture(f"{TEXT} again", why="1.2")
     agrees(page, longer.why("1.2", len(longer.tokens) - 1, 5))
     page.page.click("#why-close")
@@ -136,7 +135,7 @@ def test_bars_say_where_query_and_key_are_from(
 ) -> None:
     at, key = 9, 3
     found = av.sources(TEXT, select="2.4", query=at, key=key, model=name)
-    started(page, pages[name], f"head=2.4&at={at}&why={key}")
+    page.open(pages[name], f"head=2.4&at={at}&why={key}")
     shown = page.page.eval_on_selector_all(
         "#why .why-sources",
         "all => all.map(t => [...t.tBodies[0].rows].map(r => [r.cells[0].innerText, "
@@ -151,7 +150,7 @@ def test_bars_say_where_query_and_key_are_from(
         assert sum(bars.values()) == pytest.approx(found.score, abs=5e-3)
     head = page.page.get_attribute("#why [data-source] >> nth=0", "data-source")
     page.page.click("#why [data-source] >> nth=0")
-    settled(page)
+    page.settle()
     until(page.page, f"document.querySelector('#why-body p').textContent.includes('{head}')")
     assert "From where" in page.page.inner_text("#why-body")
 
@@ -161,7 +160,7 @@ def test_bars_say_where_query_and_key_are_from(
 def test_axe_finds_nothing(browser: Any, pages: dict[str, Path], scheme: str, width: int) -> None:
     size = {"width": width, "height": 900}
     with opened(browser, color_scheme=scheme, viewport=size, reduced_motion="reduce") as page:
-        started(page, pages["demo-gpt2"], "head=2.4&at=9&why=3&off=1.4")
+        page.open(pages["demo-gpt2"], "head=2.4&at=9&why=3&off=1.4")
         assert steps(page)
         assert page.page.evaluate("document.documentElement.scrollWidth") <= width
         accessible(page.page)

@@ -20,7 +20,7 @@ from attnviz.features.live.opening import MASKED, PLAIN, TEXT, Arc, Opening, ope
 from attnviz.models.demo import DEMOS
 from attnviz.models.native.source import Native
 from tests import ROOT
-from tests.features.live.test_live import ASK, live_page, maps_of, settled, started, texts
+from tests.features.live.test_live import ASK, live_page, maps_of, texts
 from tests.samples import Samples
 from tests.viewing import Opened, opened
 
@@ -96,13 +96,13 @@ def test_what_shows_nothing_of_the_kind_opens_plainly(model: str, text: str) -> 
 
 def test_a_text_of_ones_own_is_not_replaced(page: Opened, tmp_path: Path) -> None:
     own = av.live("the dog ran").save(tmp_path / "own.html")
-    tab = started(page, own).page
+    tab = page.open(own).page
     assert tab.input_value("#text") == "the dog ran"
     assert not tab.is_visible("#stage")
 
 
 def test_the_picture_shows_the_word_the_heads_and_the_switch(page: Opened, path: Path) -> None:
-    tab = started(page, path).page
+    tab = page.open(path).page
     share, weights = reference()
     assert tab.inner_text("#stage-word") == "bread"
     assert tab.inner_text("#stage-share") == f"{100 * share:.0f} %"
@@ -112,44 +112,44 @@ def test_the_picture_shows_the_word_the_heads_and_the_switch(page: Opened, path:
         "1.4",
     ]
     tab.click("#stage-switch")
-    settled(page)
+    page.settle()
     without, after = reference(WRITER)
     assert without < 0.001
     assert tab.inner_text("#stage-share") == "<0.1 %"
     assert f"{after[READER][LAST, PLACE]:.3f} of its weight" in tab.inner_text("#stage-said")
     assert tab.inner_text("#stage-switch") == "switch 1.4 on"
     tab.click("#stage-switch")
-    settled(page)
+    page.settle()
     assert tab.inner_text("#stage-share") == f"{100 * share:.0f} %"
 
 
 def test_a_link_to_another_token_has_no_empty_picture(page: Opened, path: Path) -> None:
-    tab = started(page, path, "at=8").page
+    tab = page.open(path, "at=8", again=True).page
     assert not tab.is_visible("#stage")
     tab.click("#token-11")
-    settled(page)
+    page.settle()
     assert tab.inner_text("#stage-word") == "bread"
     tab.click("#token-8")
-    settled(page)
+    page.settle()
     assert tab.inner_text("#stage-word") == "bread", "what was drawn stays"
 
 
 def test_it_leaves_room_for_a_text_of_ones_own_and_for_lessons(page: Opened, path: Path) -> None:
-    tab = started(page, path).page
+    tab = page.open(path, again=True).page
     tab.fill("#text", "the dog ran")
-    settled(page)
+    page.settle()
     assert not tab.is_visible("#stage")
     tab.fill("#text", TEXT)
-    settled(page)
+    page.settle()
     assert tab.is_visible("#stage")
     tab.click("[data-lesson=next]")
-    settled(page)
+    page.settle()
     assert not tab.is_visible("#stage")
 
 
 @pytest.mark.parametrize("width", [390, 768, 1440])
 def test_words_and_arcs_stay_inside_the_page(page: Opened, path: Path, width: int) -> None:
-    tab = started(page, path).page
+    tab = page.open(path).page
     tab.set_viewport_size({"width": width, "height": 844})
     tab.wait_for_timeout(200)
     boxes = tab.evaluate(
@@ -207,7 +207,7 @@ def test_of_a_masked_model_the_head_that_matters_at_the_mask_is_found() -> None:
 
 
 def test_the_picture_of_a_mask_shows_its_word_and_the_switch(page: Opened, masked: Path) -> None:
-    tab = started(page, masked).page
+    tab = page.open(masked).page
     share, without = filled()[0], filled((0, 5))[0]
     assert (
         tab.inner_text("#stage-words") == "he [MASK] been here before, and he knew the old house."
@@ -216,11 +216,11 @@ def test_the_picture_of_a_mask_shows_its_word_and_the_switch(page: Opened, maske
     assert tab.inner_text("#stage-share") == f"{100 * share:.0f} %"
     assert [arc.text_content() for arc in tab.query_selector_all("#stage-arcs text")] == ["0.5"]
     tab.click("#stage-switch")
-    settled(page)
+    page.settle()
     assert tab.inner_text("#stage-share") == f"{100 * without:.0f} %"
     assert "With head 0.5 off" in tab.inner_text("#stage-said")
     tab.fill("#text", "something else")
-    settled(page)
+    page.settle()
     assert not tab.is_visible("#stage")
 
 
@@ -250,7 +250,7 @@ def test_of_a_model_without_words_the_heads_that_look_beside_are_found(minilm: s
 
 @pytest.mark.slow
 def test_the_picture_of_a_word_and_its_neighbours(page: Opened, minilm: str, tmp_path) -> None:
-    tab = started(page, av.live(model=minilm, max_mb=80.0).save(tmp_path / "m.html")).page
+    tab = page.open(av.live(model=minilm, max_mb=80.0).save(tmp_path / "m.html")).page
     assert tab.is_visible("#stage")
     assert not tab.is_visible("#stage-switch")
     assert len(tab.query_selector_all("#stage-arcs text")) == 2
@@ -302,17 +302,33 @@ def engines(page: Path, folder: Path) -> Iterator[Path]:
         yield path
 
 
+MOVED = """([text, off]) => attnviz.run(text, off).then(({ ids, before, after, changes, words }) =>
+    [ids, changes, words, before, after].map(part => JSON.stringify(part)))"""
+
+
 @pytest.mark.parametrize("name", ["demo-gpt2", pytest.param("demo-bert", marks=pytest.mark.slow)])
-def test_both_ways_of_multiplying_agree(
+def test_both_ways_of_multiplying_agree_whatever_was_asked_before(
     browser: Any, samples: Samples, tmp_path: Path, name: str
 ) -> None:
-    """A page without the binary falls back; weights and predictions are equal to 1e-5."""
-    found = []
+    """A page without the binary falls back; weights and predictions are equal to 1e-5.
+
+    After a long text, a short one, heads off, they are those of a fresh page to the bit: each pass
+    keeps the room of its own longest text.
+    """
+    found, short, off = [], "the cat sat on the mat", ["1.4"]
     for path in engines(live_page(samples, name), tmp_path):
         with opened(browser) as tab:
-            started(tab, path)
+            tab.open(path)
             assert tab.page.evaluate("document.documentElement.dataset.engine") == path.stem
-            found.append([tab.page.evaluate(ASK, [one, ["1.4"], 0]) for one in texts(4)])
+            fresh = tab.page.evaluate(MOVED, [short, off])
+            moved = json.loads(fresh[1]).values()
+            assert sum(value > 0.001 for value in moved) > 6
+            found.append([tab.page.evaluate(ASK, [one, off, 0]) for one in texts(4)])
+            tab.open(path, again=True)
+            for before in ([], off):
+                for question in (["word " * 70, before], [short, []]):
+                    tab.page.evaluate("asked => attnviz.run(...asked).then(() => 0)", question)
+                assert tab.page.evaluate(MOVED, [short, off]) == fresh, (path.stem, before)
     for fast, plain in zip(*found, strict=True):
         assert fast["ids"] == plain["ids"]
         assert np.abs(maps_of(fast) - maps_of(plain)).max() < 1e-5
@@ -320,27 +336,3 @@ def test_both_ways_of_multiplying_agree(
             assert one["id"] == other["id"]
             assert abs(one["before"] - other["before"]) < 1e-5
             assert abs(one["after"] - other["after"]) < 1e-5
-
-
-MOVED = """([text, off]) => attnviz.run(text, off).then(({ ids, before, after, changes, words }) =>
-    [ids, changes, words, before, after].map(part => JSON.stringify(part)))"""
-
-
-@pytest.mark.parametrize("name", ["demo-gpt2", pytest.param("demo-bert", marks=pytest.mark.slow)])
-def test_a_short_text_after_a_long_one_is_as_in_a_fresh_page(
-    browser: Any, samples: Samples, tmp_path: Path, name: str
-) -> None:
-    """A long text, a short one, heads off: each pass keeps the room of its own longest text."""
-    short, off = "the cat sat on the mat", ["1.4"]
-    for path in engines(live_page(samples, name), tmp_path):
-        found = []
-        for before in ((), (("word " * 120, []), (short, [])), (("word " * 120, off), (short, []))):
-            with opened(browser) as tab:
-                started(tab, path)
-                for question in before:
-                    tab.page.evaluate(MOVED, list(question))
-                found.append(tab.page.evaluate(MOVED, [short, off]))
-        fresh, *others = found
-        moved = json.loads(fresh[1]).values()
-        assert sum(value > 0.001 for value in moved) > 6
-        assert all(other == fresh for other in others), path.stem

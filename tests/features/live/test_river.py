@@ -15,9 +15,9 @@ import attnviz as av
 from attnviz.core.heads import Site
 from attnviz.features.live.opening import TEXT
 from attnviz.models.demo import DEMOS
-from tests.features.live.test_live import live_page, settled, started
+from tests.features.live.test_live import live_page
 from tests.samples import Samples
-from tests.viewing import Opened, accessible, opened, until
+from tests.viewing import Opened, accessible, until
 
 LAYERS, HEADS, WIDTH = 4, 6, 32
 SLOW = pytest.mark.slow
@@ -103,7 +103,7 @@ def test_norms_are_those_of_the_model(
 ) -> None:
     switched = "" if off is None else f"&off={off[0]}.{off[1]}"
     state = f"text={text.replace(' ', '+')}&at={at}{switched}"
-    tab = started(page, live_page(samples, name), state).page
+    tab = page.open(live_page(samples, name), state).page
     seen = tab.evaluate(SEEN)
     wanted = norms(name, text, at, off)
     for label, value in zip(seen["heads"], wanted["heads"], strict=True):
@@ -122,7 +122,7 @@ def test_norms_are_those_of_the_model(
 
 
 def test_speech_and_norms_are_those_of_lens(page: Opened, path: Path) -> None:
-    tab = started(page, path, STATE).page
+    tab = page.open(path, STATE).page
     seen = tab.evaluate(SEEN)
     last = TEXT.count(" ") + 1
     cells = av.lens(TEXT, position=last).cells[1:]
@@ -145,7 +145,7 @@ def threads(tab: Any) -> dict[int, float]:
 
 
 def test_pointing_at_a_dot_draws_where_its_head_looks(page: Opened, path: Path) -> None:
-    tab = started(page, path, STATE).page
+    tab = page.open(path, STATE).page
     row = av.capture(TEXT).maps[Site("decoder", 3)][0, -1]
     wanted = {s: float(w) for s, w in enumerate(row) if w >= 0.02}
     assert not threads(tab)
@@ -171,7 +171,7 @@ def test_pointing_at_a_dot_draws_where_its_head_looks(page: Opened, path: Path) 
     assert tab.evaluate("document.activeElement.dataset.dot") == "2.5"
     assert "head 2.5 looks at" in tab.inner_text("#river-why")
     tab.keyboard.press("Enter")
-    settled(page)
+    page.settle()
     assert tab.inner_text("#head-title") == "HEAD 2.5"
     assert tab.evaluate("document.activeElement.dataset.dot") == "2.5", "the focus stays"
     tab.focus("#text")
@@ -179,7 +179,7 @@ def test_pointing_at_a_dot_draws_where_its_head_looks(page: Opened, path: Path) 
 
 
 def test_a_block_opens_the_heads_of_its_layer(page: Opened, path: Path) -> None:
-    tab = started(page, path, STATE).page
+    tab = page.open(path, STATE).page
     assert not tab.is_visible("#river-heads")
     box = tab.locator(".river-layer").nth(1).bounding_box()
     tab.mouse.click(box["x"] + 30, box["y"] + box["height"] - 50)
@@ -193,7 +193,7 @@ def test_a_block_opens_the_heads_of_its_layer(page: Opened, path: Path) -> None:
         "false", "true", "false", "false",
     ]  # fmt: skip
     lines.nth(4).click()
-    settled(page)
+    page.settle()
     assert tab.inner_text("#head-title") == "HEAD 1.4"
     assert tab.evaluate("document.activeElement.dataset.listed") == "1.4", "the focus stays"
     names.nth(1).press("Enter")
@@ -201,39 +201,39 @@ def test_a_block_opens_the_heads_of_its_layer(page: Opened, path: Path) -> None:
 
 
 def test_a_question_about_a_map_is_not_answered_by_the_river(page: Opened, path: Path) -> None:
-    tab = started(page, path, "lesson=next&step=2").page
+    tab = page.open(path, "lesson=next&step=2").page
     tab.locator(".river-name").nth(2).click()
     tab.focus('[data-dot="2.0"]')
     assert not threads(tab)
     assert not tab.locator("#river-heads").is_visible()
     assert not tab.locator("#river-why").is_visible()
-    tab = started(page, path, "lesson=next&step=3").page
+    tab = page.open(path, "lesson=next&step=3").page
     dot = tab.locator('[data-dot="1.4"]')
     color = "e => getComputedStyle(e.firstChild).backgroundColor"
     asked = dot.evaluate(color)
     assert asked == tab.locator('[data-dot="1.3"]').evaluate(color)
     assert "previous" not in dot.get_attribute("aria-label") + dot.get_attribute("title")
     tab.click("#lesson-choices button")
-    settled(page)
+    page.settle()
     assert "previous" in dot.get_attribute("aria-label")
     assert dot.evaluate(color) != asked
 
 
 @pytest.mark.parametrize("width", [390, *(pytest.param(n, marks=SLOW) for n in (768, 1024))])
 @pytest.mark.parametrize("scheme", [pytest.param("light", marks=SLOW), "dark"])
-def test_it_fits_and_axe_finds_nothing(browser: Any, path: Path, width: int, scheme: str) -> None:
-    size = {"width": width, "height": 844}
-    with opened(browser, color_scheme=scheme, viewport=size, reduced_motion="reduce") as page:
-        tab = started(page, path, STATE).page
-        tab.locator(".river-name").nth(3).click()
-        assert tab.evaluate("document.documentElement.scrollWidth") <= width
-        inside = "e => e.scrollWidth - e.clientWidth"
-        assert tab.eval_on_selector("#river-field", inside) <= 0
-        parts = tab.eval_on_selector_all(
-            ".river-head, .river-mlp, .river-speech, .river-norm",
-            """all => all.map(e => { const [a, b] = [e, e.closest('.river-layer')]
-                .map(one => one.getBoundingClientRect());
-                return a.left >= b.left - 1 && a.right <= b.right + 1; })""",
-        )
-        assert all(parts)
-        accessible(tab)
+def test_it_fits_and_axe_finds_nothing(page: Opened, path: Path, width: int, scheme: str) -> None:
+    page.page.set_viewport_size({"width": width, "height": 844})
+    page.page.emulate_media(color_scheme=scheme)
+    tab = page.open(path, STATE).page
+    tab.locator(".river-name").nth(3).click()
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    inside = "e => e.scrollWidth - e.clientWidth"
+    assert tab.eval_on_selector("#river-field", inside) <= 0
+    parts = tab.eval_on_selector_all(
+        ".river-head, .river-mlp, .river-speech, .river-norm",
+        """all => all.map(e => { const [a, b] = [e, e.closest('.river-layer')]
+            .map(one => one.getBoundingClientRect());
+            return a.left >= b.left - 1 && a.right <= b.right + 1; })""",
+    )
+    assert all(parts)
+    accessible(tab)
