@@ -129,6 +129,10 @@ def sample(**changes: Any) -> Sample:
 @given(samples())
 def test_every_record_comes_back_equal(one: Sample) -> None:
     document = one.to_dict()
+    assert [inner["head"] for inner in document["inner"]] == [
+        one.layout.name(inner.head) for inner in one.inner
+    ]
+    assert set(document["by_head"]) == {one.layout.name(head) for head in one.by_head}
     assert Sample.from_dict(document) == one
     text = one.to_json()
     assert Sample.from_json(text) == Sample.from_json(text.encode()) == one
@@ -136,16 +140,6 @@ def test_every_record_comes_back_equal(one: Sample) -> None:
     assert "kept" not in document
     assert json.loads(json.dumps(document)) == document, "more than JSON holds"
     jsonschema_rs.validate(Sample.json_schema(), document)
-
-
-@given(samples())
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_heads_are_written_as_their_names(one: Sample) -> None:
-    document = one.to_dict()
-    assert [inner["head"] for inner in document["inner"]] == [
-        one.layout.name(inner.head) for inner in one.inner
-    ]
-    assert set(document["by_head"]) == {one.layout.name(head) for head in one.by_head}
 
 
 def test_what_is_written_word_for_word() -> None:

@@ -270,6 +270,7 @@ COMMANDS = {
     "atlas": [*GOLD, "--texts", "a.txt", "--limit", "1", "-o", "atlas.html"],
     "heads of what it writes": [TEXT, "--generate", "3"], "live": ["the cat", "-o", "live.html"],
     "show": ["a.json"], "diff": ["a.json", "a.json"],
+    "diff of models": ["a b a b", "--other-model", "demo-gpt2"],
     "heads of a folder": [TEXT, "--model", str(DEMOS["demo-bert"])],
     "knockout": ["a b c a b", "--keys", "before", "--window", "1"],
     "explain on a page": ["the cat the cat", "-o", "explain.html"],

@@ -17,7 +17,6 @@ from attnviz.testing.plugin import RUNNING
 from tests import ROOT
 
 pytest_plugins = ["pytester"]
-pytestmark = pytest.mark.usefixtures("remembering")
 
 TESTS = """
 from attnviz.testing import assert_role, assert_same_heads

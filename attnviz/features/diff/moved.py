@@ -79,7 +79,7 @@ class Movement:
 
     def observers(self) -> tuple[tuple[Observer, ...], tuple[Observer, ...]]:
         """Return what watches either model run the next text."""
-        self._watching = [] if self._apart else [*map(_Writing, self._sources)]
+        self._watching = [] if self._apart else [*map(_Writing, map(light, self._sources))]
         first, second = self._watching or (None, None)
         return ((), ()) if first is None or second is None else ((first,), (second,))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -154,7 +155,7 @@ class Heatmap(Figured):
             text = f"{mean_warning(self.capture.layout.mean)}; {text}"
         return f"{self.cells}; {text}" if self.cells else text
 
-    @property
+    @cached_property
     def top(self) -> float:
         """The largest weight in any of the maps: the end of a global scale."""
         return max(float(weights.max()) for _, weights, _ in self.maps)
