@@ -68,6 +68,8 @@ def native(families: tuple[str, ...]) -> Proof:
 
 
 def hooked(families: tuple[str, ...]) -> Proof:
+    import transformers
+
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         for family in families:
@@ -78,7 +80,10 @@ def hooked(families: tuple[str, ...]) -> Proof:
             given: dict[str, tuple[int, ...]] = {"input_ids": tiny.LONG}
             if family in tiny.SEQ2SEQ:
                 given["decoder_input_ids"] = batch[0].sides["decoder"].queries.ids
-            expected = test_hooked.eager(there, family, **given)
+            kind = "AutoModelForSeq2SeqLM" if family in tiny.SEQ2SEQ else "AutoModel"
+            how = {"attn_implementation": "eager", "dtype": torch.float32}
+            model = getattr(transformers, kind).from_pretrained(there, **how).eval()
+            expected = test_hooked.eager_maps(model, family, **given)
             seen = test_hooked.watch(source, batch).weights
             ours = [seen[site] for site in sorted(seen, key=test_hooked.by_kind)]
             theirs = [expected[site] for site in sorted(expected, key=test_hooked.by_kind)]
