@@ -17,6 +17,7 @@ from transformers import AutoModelForCausalLM
 from typer.testing import CliRunner
 
 import attnviz as av
+from attnviz.captures import trials
 from attnviz.cli import app
 from attnviz.core.heads import Head, Site
 from attnviz.core.provenance import SourceInfo
@@ -28,6 +29,7 @@ from attnviz.features.film.measure import in_context
 from attnviz.features.film.result import Film
 from attnviz.features.film.steps import series
 from tests import ROOT
+from tests.corpus.gold.sentences import treebank
 from tests.reference_scores import score as reference
 from tests.viewing import Opened, opened
 
@@ -350,17 +352,20 @@ class TestMeasured:
         assert np.abs(maps[-1, 1] / 255 - last[0, :24, :24]).max() <= 0.5 / 255 + 1e-6
         assert summary.unpacked(filmed(run, map_tokens=0, limit=6, scores=("previous",))) is None
 
-    def test_probe_and_ablation_and_a_treebank(self, tmp_path: Path) -> None:
+    def test_probe_and_ablation_and_a_treebank(self, tmp_path: Path, monkeypatch: Any) -> None:
+        monkeypatch.setattr(trials, "PROBE_SEEDS", 4)
         for step in (1, 2):
             source = Path(av.__file__).parent / "models/demo/demo-gpt2"
             shutil.copytree(source, tmp_path / f"step-{step}")
         texts = ["The cat sat on the mat and the dog sat.", "One two three one two three."]
+        gold = tmp_path / "g.conllu"
+        gold.write_text(treebank(60))
         found = av.film(
             texts=texts,
             model=f"{tmp_path}/step-*", probe=True, ablate=True, scores=("previous", "induction"),
-            gold="sample_inputs/treebank.conllu",
+            gold=gold,
         )  # fmt: skip
-        assert found.probed == 60
+        assert found.probed == 4 * 3
         assert found.texts == len(texts)
         report = av.ablate(texts, method="mean,resample")
         effects = {e.heads[0]: e.change for e in report.effects if len(e.heads) == 1}
@@ -371,9 +376,9 @@ class TestMeasured:
         best = max(found.heads, key=lambda head: head.scores["induction"].mean[0] or 0)
         assert (best.scores["induction"].mean[0] or 0) > 0.5
         roles = {title for head in found.heads for title in head.roles[0]}
-        gold = av.syntax("sample_inputs/treebank.conllu").annotated_roles()
-        wanted = {role.title for several in gold.values() for role, _ in several}
-        assert wanted <= roles
+        annotated = av.syntax(gold).annotated_roles()
+        wanted = {role.title for several in annotated.values() for role, _ in several}
+        assert set() < wanted <= roles
 
 
 class TestRuns:

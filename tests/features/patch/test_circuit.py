@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ import attnviz as av
 from attnviz.cli import main
 from attnviz.core.heads import Head, Site
 from attnviz.errors import InputError, SelectionError, UsageError
+from attnviz.features.patch import circuit as searching
 from attnviz.features.patch import shares
 from attnviz.features.patch.circuit import eliminated, halves, jaccard, random_sets, smallest
 from attnviz.features.patch.graph import RADIUS, graph
@@ -30,6 +32,19 @@ from tests.viewing import opened
 
 transformers = pytest.importorskip("transformers")
 COUNT = 16
+
+
+@pytest.fixture(scope="module", autouse=True)
+def short_curves() -> Iterator[None]:
+    """Circuits of up to eight heads, which is more than any here has."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(searching, "CURVE", 8)
+        yield
+
+
+@pytest.fixture
+def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searching, "RANDOM", 4)
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +62,7 @@ def circuit_of(found: Patch) -> Circuit:
     return found.circuit
 
 
+@pytest.mark.usefixtures("few_draws")
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_planted_circuit_is_recovered(seed: int) -> None:
     """Two heads of 24 do it; one that attends alike, and 21 idle ones, write for nobody."""
@@ -66,6 +82,7 @@ def test_a_planted_circuit_is_recovered(seed: int) -> None:
     assert all(one.minimal.share == pytest.approx(1, abs=1e-4) for one in circuit.members)
 
 
+@pytest.mark.usefixtures("few_draws")
 @pytest.mark.parametrize(
     ("name", "share", "missed"),
     [
@@ -322,10 +339,11 @@ def test_what_makes_no_circuit(capsys: pytest.CaptureFixture[str]) -> None:
     assert "leave out --paths and --edges" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("few_draws")
 def test_a_circuit_says_which_pairs_it_was_found_on(capsys: pytest.CaptureFixture[str]) -> None:
-    found = av.patch(task="induction", count=20, circuit=2, split="hash:0.4", seed=3)
+    found = av.patch(task="induction", count=16, circuit=2, split="hash:0.4", seed=3)
     circuit = circuit_of(found)
-    ready = prepare(av.load("demo-gpt2"), task_pairs(av.load("demo-gpt2"), "induction", 20, 3)[0])
+    ready = prepare(av.load("demo-gpt2"), task_pairs(av.load("demo-gpt2"), "induction", 16, 3)[0])
     names = shares.clusters(ready)
     split = halves(names, 3, "hash:0.4")
     assert (circuit.found_on, circuit.judged_on) == (len(split.search), len(split.judged))
@@ -336,7 +354,7 @@ def test_a_circuit_says_which_pairs_it_was_found_on(capsys: pytest.CaptureFixtur
     assert found.origin() == line
     assert line in " ".join(str(found).split())
     assert Patch.from_json(found.to_json()) == found
-    other = av.patch(task="induction", count=20, select="1.4", direction="noise", seed=4)
+    other = av.patch(task="induction", count=2, select="1.4", direction="noise", seed=4)
     assert other.corpus != corpus
     for command, said in (
         (["--circuit", "--split", "all"], "a circuit is judged on pairs that it was not found on"),
