@@ -54,7 +54,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def reports(corpus: str) -> dict[str, Any]:
     return {
-        "ablate": av.ablate(SHORT, select="1.*", estimate="plain"), "one": av.ablate(TEXT),
+        "ablate": av.ablate(SHORT, estimate="plain"), "one": av.ablate(TEXT),
         "profile": av.profile(corpus), "logits": av.logits(TEXT),
     }  # fmt: skip
 
@@ -98,7 +98,7 @@ def test_an_ablation_gives_effects_with_intervals_and_gradients(files, reports) 
     (first, often, others, slope, *groups) = found.said[costliest.name]
     assert often.endswith(" of the texts")
     assert others.endswith(" by resample")
-    assert re.match(r"\+[\d.]+ \[[+-][\d.]+, [+-][\d.]+\] nats, rank 1 of 6, worse on ", first)
+    assert re.match(r"\+[\d.]+ \[[+-][\d.]+, [+-][\d.]+\] nats, rank 1 of 24, worse on ", first)
     assert slope.startswith(f"mean |∂/∂gate| {costliest.gradient:.2g}")
     assert all(line.startswith("with others (role:") for line in groups)
 
