@@ -580,15 +580,6 @@ def test_tables_join_on_the_head(made: MadeOf) -> None:
     assert heads_of(one.capture.to_pandas().to_dict("records")) == every
 
 
-def test_frames_join(made: MadeOf) -> None:
-    pandas = pytest.importorskip("pandas")
-    results = made("demo-gpt2").results
-    effects = pandas.DataFrame(results["ablate"].to_records()).dropna(subset="head")
-    joined = pandas.DataFrame(results["heads"].to_records()).merge(effects, on=list(HEAD))
-    assert set(joined["head"]) == {"0.0", "1.0"}
-    assert joined["effect"].notna().all()
-
-
 def test_a_model_of_several_stacks_says_which() -> None:
     layout = Layout({"encoder": (2,), "decoder": (2,)})
     head = Head(Site("decoder", 0), 1)

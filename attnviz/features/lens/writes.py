@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.attention.contributions import Carrying, Readout, gain, moved, scaled
+from attnviz.attention.contributions import Carrying, gain, moved, scaled
 from attnviz.captures.trials import (
     Activations,
     answer_texts,
@@ -30,6 +30,7 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.result import fingerprint
 from attnviz.core.source import ForwardRequest, Source
 from attnviz.core.tokens import Tokens
+from attnviz.core.weights import Readout
 from attnviz.errors import InputError, ModelError
 from attnviz.features.lens import result as records
 from attnviz.features.lens.run import check_words
