@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 import torch
 from tokenizers import Tokenizer
-from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer, GPT2LMHeadModel
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoTokenizer,
+    GPT2Config,
+    GPT2LMHeadModel,
+)
 
 from training import bert, evaluate, gpt2, tokens
 from training.command import Prepared, export, prepare
@@ -65,8 +71,16 @@ def masked(books: Path, tmp_path_factory: pytest.TempPathFactory) -> Prepared:
 
 @pytest.fixture(scope="module", autouse=True)
 def small() -> Iterator[None]:
-    """Batches of one window, of few positions."""
+    """Batches of one window, of few positions, and two narrow layers."""
+    whole = gpt2.config
+
+    def narrow(vocabulary: int) -> GPT2Config:
+        settings = whole(vocabulary)
+        settings.n_embd, settings.n_layer, settings.n_head = 48, 2, 2
+        return settings
+
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gpt2, "config", narrow)
         patch.setattr(gpt2, "POSITIONS", 128)
         patch.setattr(gpt2, "BATCH", gpt2.POSITIONS)
         patch.setattr(bert, "BATCH", bert.POSITIONS)

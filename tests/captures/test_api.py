@@ -264,7 +264,7 @@ def test_a_single_layer_is_asked_for_as_a_list(given) -> None:
 
 def test_a_missing_role_is_answered_with_what_the_head_does_on_text(monkeypatch) -> None:
     monkeypatch.setattr("attnviz.testing.assertions.sentences", lambda: ["The old man read it."])
-    with pytest.raises(AssertionError, match=r"it shows: previous 0\.9"):
+    with pytest.raises(AssertionError, match=r"it shows: previous 1\.00"):
         assert_role("demo-gpt2", "1.4", "induction")
 
 

@@ -177,8 +177,9 @@ TEXTS = {
 
 @pytest.fixture
 def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder with the files that the transcript speaks of."""
+    """A folder with the files that the transcript speaks of, where export draws by itself."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("attnviz.features.export.run.cores", lambda: 1)
     for name, text in TEXTS.items():
         Path(name).parent.mkdir(exist_ok=True)
         Path(name).write_text(text, encoding="utf-8")
@@ -192,7 +193,7 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.savez("one.npz", attentions=weights, tokens=np.array(["a", "b"]))
     two = weights[:, None].repeat(2, 1)
     np.savez("two.npz", attentions=two, tokens=np.array([["a", "b"]] * 2))
-    assert main(shlex.split("export a.txt -o done --select 0.0 --jobs 1 -q")) == 0
+    assert main(shlex.split("export a.txt -o done --select 0.0 -q")) == 0
 
 
 @pytest.mark.usefixtures("_files")

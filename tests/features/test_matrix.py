@@ -16,7 +16,7 @@ import attnviz as av
 from attnviz.cli import main
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Layout, Site
-from attnviz.core.result import Result
+from attnviz.core.result import Finding, Result
 from attnviz.core.scores import HeadsOf
 from attnviz.core.split import sides, sides_by_name
 from attnviz.drawing.grid import minus
@@ -258,7 +258,7 @@ def _made(name: str, model: str, folder: Path) -> Made:
     }  # fmt: skip
     if (name, "logits") not in NO_LM_HEAD:
         results["logits"] = av.logits(TEXT, model=model)
-        results["writers"] = av.writers(texts(12), model=model)
+        results["writers"] = av.writers(texts(6), model=model)
         results["lens"] = av.lens(TEXT, model=model, by="head")
         results["explain"] = av.explain(TEXT, model=model)
         results["knockout"] = av.knockout(
@@ -335,6 +335,12 @@ def beside(one: Made, name: str) -> Iterator[Any]:
         yield what, found.finding(called)
 
 
+def said_of(one: Made) -> list[Finding]:
+    """What the files of all results say."""
+    said = [next(beside(one, name))[1] for name in one.results]
+    return [finding for finding in said if finding is not None]
+
+
 @every()
 def test_heads_take_it(made: MadeOf, model: str, name: str) -> None:
     one = made(model)
@@ -362,18 +368,20 @@ def test_a_profile_takes_it(made: MadeOf, model: str, name: str) -> None:
         assert all(after.evidence(role).mean is not None for role in after.scores.roles)
 
 
-@every()
-def test_a_page_takes_it(made: MadeOf, model: str, name: str) -> None:
+@both_models
+def test_a_page_takes_them(made: MadeOf, model: str) -> None:
     one = made(model)
-    data = data_of(av.view(one.capture, evidence=one.files[name]).page)
-    found = one.results[name]
-    assert isinstance(found, Renderable)
-    said = found.finding(f"{name}.json")
-    assert [(told["title"], told["name"]) for told in data["findings"]] == (
-        [] if said is None else [(said.title, f"{name}.json")]
-    )
-    named = set() if said is None else {f"{said.part}-{one.name}" for one in said.measures}
-    assert {measure["key"] for measure in data["measures"]} == named
+    data = data_of(av.view(one.capture, evidence=list(one.files.values())).page)
+    findings = said_of(one)
+    assert [(told["title"], told["name"]) for told in data["findings"]] == [
+        (said.title, said.name) for said in findings
+    ]
+    keys = [measure["key"] for measure in data["measures"]]
+    assert len(set(keys)) == len(keys)
+    assert [(key.partition("-")[2], measure["finding"])
+            for key, measure in zip(keys, data["measures"], strict=True)] == [
+        (measure.name, number) for number, said in enumerate(findings) for measure in said.measures
+    ]  # fmt: skip
 
 
 @every(*UNCOMPARED)
@@ -393,18 +401,19 @@ def test_what_has_no_figures_of_heads_is_not_compared(made: MadeOf, name: str) -
         av.diff(file, file)
 
 
-@every()
-def test_an_atlas_takes_it(made: MadeOf, model: str, name: str) -> None:
+@both_models
+def test_an_atlas_takes_them(made: MadeOf, model: str) -> None:
     one = made(model)
-    said = next(beside(one, name))[1]
-    found = gather(one.profile(), findings=[] if said is None else [said])
-    assert found.findings == (() if said is None else (said,))
+    findings = said_of(one)
+    found = gather(one.profile(), findings=findings)
+    assert found.findings == tuple(findings)
     assert Atlas.from_json(found.to_json()) == found
     data = document(found)
-    assert [told["name"] for told in data["findings"]] == ([] if said is None else [f"{name}.json"])
-    for head in data["heads"] if said is not None else ():
-        assert head["told"] == [[*map(minus, said.said.get(head["name"], ()))]]
-        assert head["measured"] == [m.values.get(head["name"]) for m in said.measures]
+    assert [told["name"] for told in data["findings"]] == [said.name for said in findings]
+    for head in data["heads"]:
+        name = head["name"]
+        assert head["told"] == [[*map(minus, said.said.get(name, ()))] for said in findings]
+        assert head["measured"] == [m.values.get(name) for said in findings for m in said.measures]
 
 
 @both_models
@@ -569,15 +578,6 @@ def test_tables_join_on_the_head(made: MadeOf) -> None:
         assert all("stack" not in row for row in rows), command
         assert heads_of(rows) == every or command not in EVERY, command
     assert heads_of(one.capture.to_pandas().to_dict("records")) == every
-
-
-def test_frames_join(made: MadeOf) -> None:
-    pandas = pytest.importorskip("pandas")
-    results = made("demo-gpt2").results
-    effects = pandas.DataFrame(results["ablate"].to_records()).dropna(subset="head")
-    joined = pandas.DataFrame(results["heads"].to_records()).merge(effects, on=list(HEAD))
-    assert set(joined["head"]) == {"0.0", "1.0"}
-    assert joined["effect"].notna().all()
 
 
 def test_a_model_of_several_stacks_says_which() -> None:
