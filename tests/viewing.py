@@ -286,10 +286,11 @@ def until(page: Any, expression: str, arg: Any = None, seconds: float = 20.0) ->
 
 LEAN = """;{
     const run = axe.run;
-    axe.run = (options = {}) => run.call(axe, { resultTypes: ['violations'], ...options });
+    const lean = { resultTypes: ['violations'], selectors: false };
+    axe.run = (within = document, options = {}) => run.call(axe, within, { ...lean, ...options });
 }
 undefined"""
-"""Nothing is worked out of rules that hold, of which no test asks."""
+"""Nothing is worked out of rules that hold, or of where in a page something is: no test asks."""
 
 
 def axe() -> str:
@@ -301,11 +302,12 @@ def axe() -> str:
     return path.read_text(encoding="utf-8") + LEAN
 
 
-def accessible(page: Any, options: dict[str, Any] | None = None) -> None:
-    """Find nothing that axe complains about in a page as it is now."""
+def accessible(page: Any, options: dict[str, Any] | None = None, within: str = "html") -> None:
+    """Find nothing that axe complains about in a page, or a part of it, as it is now."""
     if not page.evaluate("'axe' in window"):
         page.evaluate(axe())
-    found = page.evaluate("options => axe.run(options)", options or {})["violations"]
+    asked = [within, options or {}]
+    found = page.evaluate("asked => axe.run(...asked)", asked)["violations"]
     told = [(one["id"], [node["html"][:120] for node in one["nodes"]][:3]) for one in found]
     assert told == [], page.url
 

@@ -21,7 +21,7 @@ from attnviz.features.shapes.animation.page import animation_page
 from attnviz.models.controls import FreshConfig
 from tests import ROOT
 from tests.features.shapes.test_drawing import animation
-from tests.viewing import FLAGS, chromium
+from tests.viewing import FLAGS, chromium, opened
 from tests.web.sheet import sheet
 from training.phases import MARKOV, save, train
 
@@ -119,19 +119,16 @@ def looks(
     browser: Any, name: str, path: Path, wanted: Iterable[tuple[str, str]]
 ) -> Iterator[tuple[str, str, bytes]]:
     """Pictures of what a page shows first, by size and scheme."""
-    where = browser.new_context(reduced_motion="reduce")
-    page = where.new_page()
-    try:
+    with opened(browser, reduced_motion="reduce") as found:
+        found.documents |= {path.as_uri(), *(one.as_uri() for one in path.parent.rglob("*.png"))}
         for size, scheme in wanted:
             width, height = SIZES[size]
-            page.set_viewport_size({"width": width, "height": height})
-            page.emulate_media(color_scheme=scheme)
-            page.goto("about:blank")
-            page.goto(f"{path.as_uri()}#{STATES.get(name, '')}")
-            page.evaluate(SETTLED)
-            yield size, scheme, page.screenshot()
-    finally:
-        where.close()
+            found.page.set_viewport_size({"width": width, "height": height})
+            found.page.emulate_media(color_scheme=scheme)
+            found.page.goto("about:blank")
+            found.page.goto(f"{path.as_uri()}#{STATES.get(name, '')}")
+            found.page.evaluate(SETTLED)
+            yield size, scheme, found.page.screenshot()
 
 
 def main(folder: Path) -> None:

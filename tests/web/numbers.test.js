@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
-import { figure, filed, fixed, interval, known, knownChange, percent, plain, plural, shown, signed, signedText, signedWeight, times, upward, wholePercent, withError } from "./numbers.js";
+import { figure, filed, fixed, interval, known, knownChange, percent, plain, plural, shown, signed, signedText, signedWeight, thousands, times, upward, wholePercent, withError } from "./numbers.js";
 
 const { digits: cases } = JSON.parse(readFileSync(new URL("cases.json", import.meta.url), "utf8"));
 
@@ -33,6 +33,10 @@ test("a minus is a minus sign, in every way of writing a number", () => {
     assert.ok(!text.includes("-"), text);
   }
   assert.equal(filed(-0.25), "-0.25", "but in files");
+});
+
+test("thousands have commas", () => {
+  for (const [value, wanted] of [[0, "0"], [999, "999"], [1000, "1,000"], [1234567, "1,234,567"], [-12345, "-12,345"]]) assert.equal(thousands(value), wanted);
 });
 
 test("nothing has no sign", () => {

@@ -7,6 +7,7 @@ of their own (``tests/features/sources/reference.py``).
 
 from __future__ import annotations
 
+import functools
 import math
 import random
 from decimal import ROUND_CEILING, ROUND_HALF_UP, Decimal
@@ -23,6 +24,7 @@ from attnviz.drawing.palette import anchors
 from attnviz.features.live.page import _kernel, _network, pack
 from attnviz.features.sources.function import sources
 from attnviz.models import demo
+from attnviz.models.native.portable import Portable
 
 Array = NDArray[np.float64]
 
@@ -161,10 +163,16 @@ def _ways(draw: np.random.Generator, count: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@functools.cache
+def _model(name: str) -> tuple[Any, Portable]:
+    model = load(name, device="cpu", dtype="float32")
+    return model, model.portable()
+
+
 def _tokenizer(name: str) -> dict[str, Any]:
     """A page's vocabulary, and what the tokenizers library makes of texts."""
     reference = Tokenizer.from_file(str(Path(demo.__file__).parent / name / "tokenizer.json"))
-    vocabulary = _network(load(name, device="cpu", dtype="float32").portable())["vocabulary"]
+    vocabulary = _network(_model(name)[1])["vocabulary"]
     return {
         "name": name,
         "vocabulary": vocabulary,
@@ -174,8 +182,7 @@ def _tokenizer(name: str) -> dict[str, Any]:
 
 def _origins(name: str) -> dict[str, Any]:
     """A bundled model as a page has it, and the sources of some scores as ``av.sources`` does."""
-    model = load(name, device="cpu", dtype="float32")
-    made = model.portable()
+    model, made = _model(name)
     entries, packed = pack(made.tensors, 16)
     asked = []
     for head, query, key in (("0.1", 4, 2), ("1.4", 6, 5), ("2.0", 9, 3), ("3.5", 7, 7)):

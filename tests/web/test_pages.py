@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from PIL import Image
 import attnviz as av
 from tests import ROOT, mostly_slow
 from tests.samples import Samples
-from tests.viewing import Opened, opened
+from tests.viewing import opened
 from tests.web.family import MAKE, SETTLED, looks, profile_page
 from tests.web.reference import cases
 
@@ -39,95 +40,100 @@ def _film(folder: Path) -> Path:
     return film.save(folder / "film.html")
 
 
+Show = Callable[..., Any]
 OWN = {"profile": profile_page, "film-phases": _film}
 
 
 @pytest.fixture(scope="module")
 def pages(samples: Samples) -> dict[str, Path]:
-    kinds = {name: "film-phases" if name == "film" else name for name in FOUND}
+    kinds = {name: "film-phases" if name == "film" else name for name in (*FOUND, "view", "atlas")}
     return {name: samples(kind, (MAKE | OWN)[kind]) for name, kind in kinds.items()}
 
 
-def visit(shown: Opened, path: Path, width: int, height: int) -> None:
-    page = shown.page
-    shown.documents.add(path.as_uri())
-    page.set_viewport_size({"width": width, "height": height})
-    if page.url.partition("#")[0] != path.as_uri():
-        page.goto(path.as_uri())
-    page.evaluate(SETTLED)
+@pytest.fixture(scope="module")
+def shown(browser: Any, pages: dict[str, Path], request: Any) -> Iterator[Show]:
+    """A page, in a window of some size; it is loaded once for all tests that name it."""
+    path = pages[request.param]
+    with opened(browser) as found:
+        found.visit(path)
+
+        def show(width: int = 1440, height: int = 900, scheme: str = "light") -> Any:
+            found.page.set_viewport_size({"width": width, "height": height})
+            found.page.emulate_media(color_scheme=scheme)
+            found.page.evaluate(SETTLED)
+            return found.page
+
+        yield show
 
 
-@pytest.mark.parametrize("name", FOUND)
-def test_a_page_has_one_headline_with_its_figure(
-    browser: Any, pages: dict[str, Path], name: str
-) -> None:
-    with opened(browser) as shown:
-        for width, letters in ((1440, "28px"), (390, "18px")):
-            visit(shown, pages[name], width, 900)
-            assert shown.page.locator("h1").count() == 1
-            said = shown.page.inner_text("h1")
-            assert FOUND[name] in said
-            assert any(map(str.isdigit, said))
-            assert shown.page.eval_on_selector("h1", "h => getComputedStyle(h).fontSize") == letters
-            assert shown.page.evaluate("document.documentElement.scrollWidth") <= width
-        largest = shown.page.evaluate(
-            "Math.max(...[...document.querySelectorAll('body :not(h1, h1 *)')]"
-            ".filter(e => e.checkVisibility() && e.innerText)"
-            ".map(e => parseFloat(getComputedStyle(e).fontSize)))"
+def of(*names: str) -> Any:
+    return pytest.mark.parametrize("shown", names, indirect=True)
+
+
+@pytest.mark.parametrize(("shown", "words"), FOUND.items(), indirect=["shown"])
+def test_a_page_has_one_headline_with_its_figure(shown: Show, words: str) -> None:
+    for width, letters in ((1440, "28px"), (390, "18px")):
+        page = shown(width)
+        assert page.locator("h1").count() == 1
+        said = page.inner_text("h1")
+        assert words in said
+        assert any(map(str.isdigit, said))
+        assert page.eval_on_selector("h1", "h => getComputedStyle(h).fontSize") == letters
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    largest = page.evaluate(
+        "Math.max(...[...document.querySelectorAll('body :not(h1, h1 *)')]"
+        ".filter(e => e.checkVisibility() && e.innerText)"
+        ".map(e => parseFloat(getComputedStyle(e).fontSize)))"
+    )
+    assert largest <= 18
+    assert page.inner_text("#about, #origin, #below") != said
+
+
+@of("flow", "patch", "film", "knockout", "thoughts")
+def test_how_it_was_measured_is_folded_and_open_on_paper(shown: Show) -> None:
+    page = shown()
+    assert not page.is_visible(".how > :not(summary)")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert len(page.inner_text(".how > :nth-child(2)")) > 40
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert not page.is_visible(".how > :not(summary)")
+    page.focus(".how > summary")
+    page.keyboard.press("Enter")
+    assert page.is_visible(".how > :not(summary)")
+    page.keyboard.press("Enter")
+
+
+@of("lens")
+def test_cells_of_a_lens_fill_its_width(shown: Show) -> None:
+    for width in (1024, 1440):
+        empty, over = shown(width).eval_on_selector(
+            "#wide",
+            "e => [e.clientWidth - e.firstChild.offsetWidth, e.scrollWidth - e.clientWidth]",
         )
-        assert largest <= 18
-        assert shown.page.inner_text("#about, #origin, #below") != said
+        assert empty <= 1
+        assert over <= 1
 
 
-@pytest.mark.parametrize("name", ["flow", "patch", "film", "knockout", "thoughts"])
-def test_how_it_was_measured_is_folded_and_open_on_paper(
-    browser: Any, pages: dict[str, Path], name: str
-) -> None:
-    with opened(browser) as shown:
-        visit(shown, pages[name], 1440, 900)
-        assert not shown.page.is_visible(".how > :not(summary)")
-        shown.page.evaluate("dispatchEvent(new Event('beforeprint'))")
-        assert len(shown.page.inner_text(".how > :nth-child(2)")) > 40
-        shown.page.evaluate("dispatchEvent(new Event('afterprint'))")
-        assert not shown.page.is_visible(".how > :not(summary)")
-        shown.page.focus(".how > summary")
-        shown.page.keyboard.press("Enter")
-        assert shown.page.is_visible(".how > :not(summary)")
+@of("flow")
+def test_rows_of_a_flow_are_32_pixels_high(shown: Show) -> None:
+    high = "all => all.map(e => e.offsetHeight)"
+    assert set(shown().eval_on_selector_all("#before .row", high)) == {32}
 
 
-def test_cells_of_a_lens_fill_its_width(browser: Any, pages: dict[str, Path]) -> None:
-    with opened(browser) as shown:
-        for width in (1024, 1440):
-            visit(shown, pages["lens"], width, 900)
-            empty, over = shown.page.eval_on_selector(
-                "#wide",
-                "e => [e.clientWidth - e.firstChild.offsetWidth, e.scrollWidth - e.clientWidth]",
-            )
-            assert empty <= 1
-            assert over <= 1
-
-
-def test_rows_of_a_flow_are_32_pixels_high(browser: Any, pages: dict[str, Path]) -> None:
-    with opened(browser) as shown:
-        visit(shown, pages["flow"], 1440, 900)
-        high = "all => all.map(e => e.offsetHeight)"
-        assert set(shown.page.eval_on_selector_all("#before .row", high)) == {32}
-
-
+@of("patch")
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (1024, 768)])
 def test_a_circuit_fits_its_window(
-    browser: Any, pages: dict[str, Path], width: int, height: int
+    shown: Show, pages: dict[str, Path], width: int, height: int
 ) -> None:
-    with opened(browser, color_scheme="dark") as shown:
-        visit(shown, pages["patch"], width, height)
-        bottom = "e => e.getBoundingClientRect().bottom"
-        assert shown.page.eval_on_selector("main", bottom) <= height
-        links = av.read(pages["patch"]).circuit.links
-        strongest = sorted((abs(link.edge.first.share) for link in links), reverse=True)[:5]
-        numbers = shown.page.locator(".number text").all_text_contents()
-        assert len(numbers) == len(strongest) > 0
-        read = sorted(abs(int(n.replace("−", "-").split("\xa0")[0].split(" ")[0])) for n in numbers)
-        assert read == sorted(round(100 * share) for share in strongest)
+    page = shown(width, height, "dark")
+    bottom = "e => e.getBoundingClientRect().bottom"
+    assert page.eval_on_selector("main", bottom) <= height
+    links = av.read(pages["patch"]).circuit.links
+    strongest = sorted((abs(link.edge.first.share) for link in links), reverse=True)[:5]
+    numbers = page.locator(".number text").all_text_contents()
+    assert len(numbers) == len(strongest) > 0
+    read = sorted(abs(int(n.replace("−", "-").split("\xa0")[0].split(" ")[0])) for n in numbers)
+    assert read == sorted(round(100 * share) for share in strongest)
 
 
 INSIDE = """() => [...document.querySelectorAll('.node')].flatMap(node => {
@@ -137,56 +143,56 @@ INSIDE = """() => [...document.querySelectorAll('.node')].flatMap(node => {
             || b.bottom > box.bottom + 1).map(b => node.textContent); })"""
 
 
+@of("patch")
 @pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
-def test_labels_of_a_circuit_stand_in_its_nodes(
-    browser: Any, pages: dict[str, Path], width: int, scheme: str
-) -> None:
-    with opened(browser, color_scheme=scheme) as shown:
-        visit(shown, pages["patch"], width, 844)
-        assert shown.page.evaluate(INSIDE) == []
-        grounds = shown.page.eval_on_selector_all(
-            ".node.quiet rect", "all => all.map(e => getComputedStyle(e).fill)"
-        )
-        assert grounds, "heads without a role, and the logits"
-        assert set(grounds) == {"rgb(255, 255, 255)" if scheme == "light" else "rgb(35, 41, 51)"}
+def test_labels_of_a_circuit_stand_in_its_nodes(shown: Show, width: int, scheme: str) -> None:
+    page = shown(width, 844, scheme)
+    assert page.evaluate(INSIDE) == []
+    grounds = page.eval_on_selector_all(
+        ".node.quiet rect", "all => all.map(e => getComputedStyle(e).fill)"
+    )
+    assert grounds, "heads without a role, and the logits"
+    assert set(grounds) == {"rgb(255, 255, 255)" if scheme == "light" else "rgb(35, 41, 51)"}
 
 
-def test_pages_open_on_the_head_of_their_headline(browser: Any, pages: dict[str, Path]) -> None:
-    for name in ("film", "lens-heads"):
-        with opened(browser) as shown:
-            visit(shown, pages[name], 1440, 900)
-            head = shown.page.inner_text("#name").split()[1]
-            assert f" {head} " in shown.page.inner_text("h1")
+@of("film", "lens-heads")
+def test_pages_open_on_the_head_of_their_headline(shown: Show) -> None:
+    head = shown().inner_text("#name").split()[1]
+    assert f" {head} " in shown().inner_text("h1")
+
+
+@of("lens-heads")
+def test_a_lens_opens_on_the_head_that_raises_most(shown: Show, pages: dict[str, Path]) -> None:
+    page = shown()
     lens = av.read(pages["lens-heads"])
     most = max(lens.heads, key=lambda writes: writes.raises[0].value)
-    with opened(browser) as shown:
-        visit(shown, pages["lens-heads"], 1440, 900)
-        assert shown.page.inner_text("#name") == f"Head {lens.layout.name(most.head)}"
-        raised = shown.page.inner_text("#raises .bar-line bdi >> nth=0")
-        assert raised in shown.page.inner_text("h1")
-        assert "#head" not in shown.page.url
+    assert page.inner_text("#name") == f"Head {lens.layout.name(most.head)}"
+    raised = page.inner_text("#raises .bar-line bdi >> nth=0")
+    assert raised in page.inner_text("h1")
+    assert "#head" not in page.url
 
 
-def test_the_sentence_of_view_and_the_numbers_of_an_atlas_are_headlines(
-    browser: Any, samples: Samples
-) -> None:
-    for name, letters in (("view", "#opening button"), ("atlas", "#large .number")):
-        path = samples(name, MAKE[name])
-        with opened(browser) as shown:
-            visit(shown, path, 1440, 900)
-            sizes = "all => all.map(e => getComputedStyle(e).fontSize)"
-            assert set(shown.page.eval_on_selector_all(letters, sizes)) == {"28px"}
-            if name == "atlas":
-                assert shown.page.locator(letters).count() >= 2  # three where needs are known
-                doubts = shown.page.locator("#large .small").all_inner_texts()
-                said = r"\[| draws of the texts|would have been|nothing is known|have a role"
-                assert all(re.search(said, doubt) for doubt in doubts), doubts
-                assert not shown.page.is_visible("#summary")
-                assert shown.page.locator("#summary li").count() >= 3
-            else:
-                assert "head" in shown.page.inner_text("#doubt")
-                visit(shown, path, 390, 844)
-                assert set(shown.page.eval_on_selector_all(letters, sizes)) == {"18px"}
+SIZES = "all => all.map(e => getComputedStyle(e).fontSize)"
+
+
+@of("atlas")
+def test_the_numbers_of_an_atlas_are_its_headline(shown: Show) -> None:
+    page = shown()
+    assert set(page.eval_on_selector_all("#large .number", SIZES)) == {"28px"}
+    assert page.locator("#large .number").count() >= 2  # three where needs are known
+    doubts = page.locator("#large .small").all_inner_texts()
+    said = r"\[| draws of the texts|would have been|nothing is known|have a role"
+    assert all(re.search(said, doubt) for doubt in doubts), doubts
+    assert not page.is_visible("#summary")
+    assert page.locator("#summary li").count() >= 3
+
+
+@of("view")
+def test_the_sentence_of_a_view_is_its_headline(shown: Show) -> None:
+    for width, letters in ((1440, "28px"), (390, "18px")):
+        page = shown(width)
+        assert set(page.eval_on_selector_all("#opening button", SIZES)) == {letters}
+    assert "head" in page.inner_text("#doubt")
 
 
 KEPT = Path(__file__).parent / "looks"
@@ -276,18 +282,24 @@ TESTS = sorted((ROOT / "tests").rglob("*.test.js"))
 def test_scripts_answer_as_the_reference_does(tmp_path: Path) -> None:
     assert NODE is not None
     (tmp_path / "package.json").write_text('{"type": "module"}')
-    given = json.dumps(cases())
-    copies = []
+    given = cases()
+    folders: dict[Path, list[Path]] = {}
     for test in TESTS:
-        folder = tmp_path / "-".join(test.parent.relative_to(ROOT / "tests").parts)
-        own = ROOT / "attnviz" / test.parent.relative_to(ROOT / "tests") / "js"
-        for source in (ROOT / "attnviz/web/js", own):
+        folders.setdefault(test.parent.relative_to(ROOT / "tests"), []).append(test)
+    for name, tests in folders.items():
+        folder = tmp_path / "-".join(name.parts)
+        for source in (ROOT / "attnviz/web/js", ROOT / "attnviz" / name / "js"):
             shutil.copytree(source, folder, dirs_exist_ok=True)
-        (folder / "cases.json").write_text(given)
-        copies.append(shutil.copy(test, folder))
-    assert len(copies) == 10
+        for test in tests:
+            shutil.copy(test, folder)
+        named = re.findall(r"const \{ (.+?) \} = JSON\.parse", "".join(map(Path.read_text, tests)))
+        keys = {key.split(":")[0] for line in named for key in line.split(", ")}
+        (folder / "cases.json").write_text(json.dumps({key: given[key] for key in keys}))
+    copies = sorted(tmp_path.rglob("*.test.js"))
+    assert len(copies) == len(TESTS) == 10
+    (tmp_path / "all.js").write_text("".join(f"import '{path.as_uri()}';" for path in copies))
     ran = subprocess.run(
-        [NODE, "--test", "--test-reporter=tap", *copies], capture_output=True, text=True,
+        [NODE, "--test-reporter=tap", str(tmp_path / "all.js")], capture_output=True, text=True,
         timeout=120, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stdout + ran.stderr

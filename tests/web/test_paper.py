@@ -10,25 +10,18 @@ from typing import Any
 
 import pytest
 
-import attnviz as av
+from tests.samples import Samples
 from tests.viewing import Opened, accessible, opened
+from tests.web.family import MAKE
 
-TEXT = "The keys to the cabinet are on the table because the keys to the cabinet were lost."
 POINTS_A_MM = 72 / 25.4
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    where = tmp_path_factory.mktemp("paper")
-    av.view(TEXT).save(where / "view.html")
-    av.lens(TEXT).save(where / "lens.html")
-    return where
-
-
-@pytest.fixture
-def view(browser: Any, folder: Path) -> Iterator[Opened]:
+def view(browser: Any, samples: Samples) -> Iterator[Opened]:
+    """The dialog, in which a test sets what it looks at."""
     with opened(browser, color_scheme="dark", reduced_motion="reduce") as found:
-        open_dialog(found, folder / "view.html")
+        open_dialog(found, samples("view", MAKE["view"]))
         yield found
 
 
@@ -67,6 +60,7 @@ def test_an_svg_has_its_width_and_its_text_the_points_that_were_asked_for(
 
 def test_a_png_has_the_dots_that_were_asked_for(view: Opened, tmp_path: Path) -> None:
     image = pytest.importorskip("PIL.Image")
+    view.page.select_option("#paper-width", "84")
     view.page.select_option("#paper-dpi", "600")
     data = kept(view, "#paper-png", tmp_path / "x.png").read_bytes()
     picture = image.open(io.BytesIO(data))
@@ -86,9 +80,11 @@ def test_the_caption_names_head_model_hash_measure_and_text(view: Opened) -> Non
     assert "Head" not in view.page.text_content("#paper-shown svg")
 
 
-def test_other_widths_are_in_millimetres_and_small_text_is_told(browser: Any, folder: Path) -> None:
+def test_other_widths_are_in_millimetres_and_small_text_is_told(
+    browser: Any, samples: Samples
+) -> None:
     with opened(browser, viewport={"width": 390, "height": 844}) as found:
-        open_dialog(found, folder / "lens.html")
+        open_dialog(found, samples("lens", MAKE["lens"]))
         assert "a wider figure or fewer tokens" in found.page.inner_text("#paper-said")
         found.page.select_option("#paper-width", "")
         found.page.fill("#paper-mm", "500")

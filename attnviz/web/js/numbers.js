@@ -9,9 +9,9 @@ export function fixed(value, decimals) {
   return value < 0 && Number(text) !== 0 ? `−${text}` : text;
 }
 
-/** So many, with a comma at every thousand. @param {number} value */
+/** So many, with a comma at every thousand. @param {number} value a whole number */
 export function thousands(value) {
-  return value.toLocaleString("en");
+  return String(value).replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
 /** So many of something: `1 query`, `2 queries`. @param {number} value @param {string} noun of one */
