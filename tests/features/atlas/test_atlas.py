@@ -43,9 +43,16 @@ def sentences(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+SAMPLED = 50
+"""Tokens that copying is read off."""
+
+
 @pytest.fixture(scope="module")
 def demo(sentences: Path) -> Atlas:
-    return av.atlas(sentences, gold=[TREEBANK, PRONOUNS])
+    with pytest.MonkeyPatch.context() as patch:
+        fewer = partial(atlases.run_circuits, sample=SAMPLED)
+        patch.setattr(atlases, "run_circuits", fewer)
+        return av.atlas(sentences, gold=[TREEBANK, PRONOUNS])
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +63,7 @@ def profile(sentences: Path) -> Profile:
 @pytest.fixture(scope="module")
 def circuits(demo: Atlas) -> Circuits:
     """Of the command, with what the atlas measured beside the weights."""
-    return av.circuits(evidence=demo)
+    return av.circuits(evidence=demo, sample=SAMPLED)
 
 
 @pytest.fixture
@@ -65,7 +72,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(atlases, "MEASURED_HEADS", 2)
     ablated = partial(atlases.run_ablate, select="0.5, 2.0", method="zero")
     monkeypatch.setattr(atlases, "run_ablate", ablated)
-    monkeypatch.setattr(atlases, "run_circuits", partial(atlases.run_circuits, sample=50))
+    monkeypatch.setattr(atlases, "run_circuits", partial(atlases.run_circuits, sample=SAMPLED))
 
 
 @pytest.fixture(scope="module")
