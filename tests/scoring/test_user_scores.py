@@ -21,14 +21,15 @@ from attnviz.scoring.scores import SCORES
 
 TEXT = "The keys to the cabinet are on the table and the cat sat on a mat"
 ARTICLES = ("the", "a", "an", "one", "this", "that")
-PLUGIN = """
+ONE_SCORE = """
 import attnviz as av
 
 @av.role("articles", mean=0.4, lift=1.5, code="art", short="ar")
 @av.score("articles", formula="sum of w[j] over articles", targets=True)
 def articles(block):
     return block.on([text.strip().lower() in ("the", "a", "an") for text in block.key_texts])
-
+"""
+PLUGIN = f"""{ONE_SCORE}
 @av.score("first_half", chance=0.25, rows=lambda block: block.positions % 2 == 0)
 def first_half(block):
     return block.on(block.key_positions < 8)
@@ -41,8 +42,9 @@ def accuracy(seen):
 
 @pytest.fixture
 def plugin(tmp_path: Path) -> Path:
+    """What is registered is tried at once, on many blocks: a single score."""
     path = tmp_path / "my_scores.py"
-    path.write_text(PLUGIN)
+    path.write_text(ONE_SCORE)
     return path
 
 
@@ -73,6 +75,7 @@ def test_attnvizs_own_scores_registered_again_give_the_same_numbers() -> None:
 def test_a_score_is_a_mean_over_its_rows_by_hand(plugin: Path) -> None:
     """Compared with float64 NumPy over the whole maps; batches of padded texts give the same."""
     before = av.heads(TEXT)
+    plugin.write_text(PLUGIN)
     av.load_plugins(plugin)
     capture = av.capture(TEXT)
     tokens = capture.inputs.sides["decoder"].keys
@@ -185,9 +188,8 @@ def test_results_are_read_where_the_role_is_not_registered(plugin: Path, tmp_pat
     assert any(role.name == "articles" for head in found.heads for role in head.roles)
     path = tmp_path / "heads.json"
     found.save(path)
-    for name in ("articles", "first_half"):
-        scores._REGISTERED.pop(name, None)
-        roles._REGISTERED.pop(name, None)
+    for registered in (scores._REGISTERED, roles._REGISTERED):
+        del registered["articles"]
     again = av.read(path)
     assert again == found
     assert again.to_bytes("png")[:4] == b"\x89PNG"
@@ -210,10 +212,8 @@ def test_the_command_line_runs_a_plugin_in_every_process(
     one, two = (av.read(state) for state in states)
     assert one == two
     assert one.heads[0].estimates["articles"].low is not None
-    assert {"articles", "first_half"} <= set(two.heads[0].estimates)
-    for name in ("articles", "first_half"):
-        scores._REGISTERED.pop(name, None)
-        roles._REGISTERED.pop(name, None)
+    for registered in (scores._REGISTERED, roles._REGISTERED):
+        del registered["articles"]
     assert main(["show", str(states[0])]) == 2
     assert "the score articles (my_scores.articles)" in capsys.readouterr().err
 
@@ -284,7 +284,7 @@ def test_a_plugin_cannot_end_a_command(
 def test_installed_packages_are_found_by_their_entry_points(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "my_scores.py").write_text(PLUGIN)
+    (tmp_path / "my_scores.py").write_text(ONE_SCORE)
     about = tmp_path / "own_scores-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: own-scores\nVersion: 1.0\n")

@@ -169,10 +169,10 @@ def test_by_hand() -> None:
     assert without == [1.0, 0.5]
 
 
-@pytest.mark.parametrize("average", ["trimmed", "mean", "median"])
+@pytest.mark.parametrize("average", ["trimmed", "median"])  # of few texts none is cut off
 def test_it_is_a_run_without_that_text(average: str) -> None:
     """The text left out of the measure, the reference as it was."""
-    texts = list(REPEATED[:5])
+    texts = list(REPEATED[:4])
     asked = {
         "select": "2.0", "average": average, "reference": list(REPEATED[8:12]), "method": "mean",
         "model": "demo-gpt2",
@@ -182,7 +182,7 @@ def test_it_is_a_run_without_that_text(average: str) -> None:
     assert change.one_less is not None
     one = change.one_less
     without = {}
-    for number in range(1, 6):
+    for number in range(1, 5):
         rest = [text for place, text in enumerate(texts, 1) if place != number]
         without[number] = av.ablate(rest, **asked).effects[0].change
     assert one.change == pytest.approx(without[one.text], abs=1e-4)

@@ -33,17 +33,17 @@ def effects(draw: np.random.Generator, texts: int, means: int) -> np.ndarray:
 
 @pytest.mark.parametrize("texts", [15, 60])
 def test_a_family_without_effects_names_nothing(texts: int) -> None:
-    """Twenty means of 0: in 95 of 100 samples none stands, where single intervals fail."""
+    """Twenty means of 0: in 95 % of samples none stands, where single intervals fail."""
     draw = np.random.default_rng(1)
     wrong = alone = 0
     names = [f"{n}" for n in range(texts)]
-    for trial in range(100):
+    for trial in range(60):
         sample = effects(draw, texts, 20)
         found = ratios(sample, np.ones(texts), names, seed=trial, few=True)
         wrong += bool((found.adjusted <= 0.05).any())
         alone += bool(((found.low > 0) | (found.high < 0)).any())
-    assert alone > 40
-    assert wrong <= 10
+    assert alone > 24
+    assert wrong <= 6
 
 
 @pytest.mark.parametrize("texts", [19, 80])

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Any
+
 import numpy as np
+import torch
+from transformers import AutoModel, AutoTokenizer
 
 from tests import ROOT
 
@@ -22,14 +27,25 @@ def gold() -> list[tuple[list[str], list[int], list[str], str]]:
     return found
 
 
-def words_of_eager(folder: str, byte_level: bool):
-    """Weights from word to word of eager transformers in float64, [L, H, W, W] a sentence."""
-    import torch
-    from transformers import AutoModel, AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+@cache
+def eager(folder: str) -> tuple[Any, Any]:
+    """Tokenizer and model of transformers."""
     model = AutoModel.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32)
-    model.eval()
+    return AutoTokenizer.from_pretrained(folder), model.eval()
+
+
+def maps_of_eager(folder: str, ids: list[int]) -> np.ndarray:
+    """Attention of eager transformers as float64, [L, H, T, T]."""
+    with torch.no_grad():
+        out = eager(folder)[1](torch.tensor([ids]), output_attentions=True).attentions
+    return torch.stack(out)[:, 0].double().numpy()
+
+
+@cache
+def words_of_eager(folder: str, byte_level: bool) -> list[np.ndarray]:
+    """Weights from word to word of eager transformers in float64, [L, H, W, W] a sentence."""
+    tokenizer, _ = eager(folder)
+    found = []
     for words, *_ in gold():
         ids, owner = [], []
         for number, word in enumerate(words):
@@ -41,14 +57,12 @@ def words_of_eager(folder: str, byte_level: bool):
         front = whole.index(ids[0])
         assert whole[front : front + len(ids)] == ids
         owner = [-1] * front + owner + [-1] * (len(whole) - front - len(ids))
-        ids = whole
-        with torch.no_grad():
-            out = model(torch.tensor([ids]), output_attentions=True).attentions
-        maps = torch.stack(out)[:, 0].double().numpy()
+        maps = maps_of_eager(folder, whole)
         weights = np.zeros((*maps.shape[:2], len(words), len(words)))
         for i in range(len(words)):
             rows = maps[:, :, [k for k, n in enumerate(owner) if n == i]].mean(2)
             for j in range(len(words)):
                 weights[:, :, i, j] = rows[:, :, [k for k, n in enumerate(owner) if n == j]].sum(2)
             weights[:, :, i, i] = 0
-        yield weights
+        found.append(weights)
+    return found

@@ -43,9 +43,16 @@ def sentences(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+SAMPLED = 50
+"""Tokens that copying is read off."""
+
+
 @pytest.fixture(scope="module")
 def demo(sentences: Path) -> Atlas:
-    return av.atlas(sentences, gold=[TREEBANK, PRONOUNS])
+    with pytest.MonkeyPatch.context() as patch:
+        fewer = partial(atlases.run_circuits, sample=SAMPLED)
+        patch.setattr(atlases, "run_circuits", fewer)
+        return av.atlas(sentences, gold=[TREEBANK, PRONOUNS])
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +63,7 @@ def profile(sentences: Path) -> Profile:
 @pytest.fixture(scope="module")
 def circuits(demo: Atlas) -> Circuits:
     """Of the command, with what the atlas measured beside the weights."""
-    return av.circuits(evidence=demo)
+    return av.circuits(evidence=demo, sample=SAMPLED)
 
 
 @pytest.fixture
@@ -65,7 +72,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(atlases, "MEASURED_HEADS", 2)
     ablated = partial(atlases.run_ablate, select="0.5, 2.0", method="zero")
     monkeypatch.setattr(atlases, "run_ablate", ablated)
-    monkeypatch.setattr(atlases, "run_circuits", partial(atlases.run_circuits, sample=50))
+    monkeypatch.setattr(atlases, "run_circuits", partial(atlases.run_circuits, sample=SAMPLED))
 
 
 @pytest.fixture(scope="module")
@@ -109,23 +116,6 @@ def test_its_figures_are_those_of_the_commands(
     edge = max(circuits.edges, key=lambda one: one.excess)
     assert demo[edge.writer].feeds[0] == edge
     assert edge in demo[edge.reader].reads
-
-
-@pytest.mark.usefixtures("few")
-def test_a_limit_holds_for_every_part(sentences: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    split: list[int] = []
-    run = atlases.measure
-
-    def counted(source: Any, texts: Any, *given: Any, **more: Any) -> Any:
-        split.append(len(texts))
-        return run(source, texts, *given, **more)
-
-    monkeypatch.setattr(atlases, "measure", counted)
-    found = av.atlas(sentences, limit=2)
-    assert found.texts == 2
-    assert found.ablation is not None
-    assert found.ablation.texts == 2
-    assert set(split) == {2}
 
 
 def test_no_text_is_no_limit(sentences: Path) -> None:
@@ -240,24 +230,37 @@ def test_what_a_model_cannot_give_is_said(bert: Atlas) -> None:
 
 
 @pytest.mark.usefixtures("few")
-def test_it_goes_on_where_it_was(sentences: Path, tmp_path: Path, monkeypatch) -> None:
-    keep, few = tmp_path / "parts", tmp_path / "few.txt"
-    few.write_text("".join(sentences.read_text("utf-8").splitlines(keepends=True)[:2]))
+def test_it_goes_on_where_it_was_and_a_limit_holds_for_every_part(
+    sentences: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep, others = tmp_path / "parts", tmp_path / "others.txt"
+    others.write_text("The dog ran home.\nIt was old.\n")
     with monkeypatch.context() as broken:
         broken.setattr(atlases, "run_circuits", _interrupt)
         with pytest.raises(KeyboardInterrupt):
-            av.atlas(few, state=keep)
+            av.atlas(sentences, state=keep, limit=2)
     kept = {path.name.partition(".")[0] for path in keep.iterdir()}
     assert kept == {"attnviz-atlas", "profile", "ablate"}
     with monkeypatch.context() as sure:
         sure.setattr(atlases, "run_profile", _interrupt)
         sure.setattr(atlases, "run_ablate", _interrupt)
-        found = av.atlas(few, state=keep)
+        found = av.atlas(sentences, state=keep, limit=2)
         with pytest.raises(KeyboardInterrupt):  # other texts: nothing of it holds
-            av.atlas(sentences, state=keep)
+            av.atlas(others, state=keep, limit=2)
         with pytest.raises(KeyboardInterrupt):  # nor on fewer of them
-            av.atlas(few, state=keep, limit=1)
-    assert found == av.atlas(few)
+            av.atlas(sentences, state=keep, limit=1)
+    split: list[int] = []
+    run = atlases.measure
+
+    def counted(source: Any, texts: Any, *given: Any, **more: Any) -> Any:
+        split.append(len(texts))
+        return run(source, texts, *given, **more)
+
+    monkeypatch.setattr(atlases, "measure", counted)
+    assert found == av.atlas(sentences, limit=2)
+    assert found.ablation is not None
+    assert found.texts == found.ablation.texts == 2
+    assert set(split) == {2}
     (keep / "mine.txt").write_text("stays")
     atlases.forget(keep)
     assert [path.name for path in keep.iterdir()] == ["mine.txt"]

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from transformers import AutoModel, AutoTokenizer
 
 import attnviz
 from attnviz.cli import main
@@ -17,6 +15,7 @@ from attnviz.features.coref.choosing import choices
 from attnviz.features.coref.result import Coref
 from tests import ROOT
 from tests.corpus.gold import results as gold
+from tests.corpus.gold.reference import eager, maps_of_eager
 
 SAMPLE = ROOT / "sample_inputs" / "pronouns.tsv"
 
@@ -34,9 +33,7 @@ def rows() -> list[dict[str, str]]:
 
 def by_hand(folder: str) -> np.ndarray:
     """Accuracy of eager transformers in float64, [L * H, 2]."""
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    model = AutoModel.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32)
-    model.eval()
+    tokenizer, _ = eager(folder)
     right = []
     for row in rows():
         if row["A-coref"] == row["B-coref"]:
@@ -49,9 +46,7 @@ def by_hand(folder: str) -> np.ndarray:
             offsets = enumerate(read["offset_mapping"])
             places.append([n for n, (a, b) in offsets if a < b and a < end and b > start])
         pronoun, a, b = places
-        with torch.no_grad():
-            out = model(torch.tensor([read["input_ids"]]), output_attentions=True).attentions
-        maps = torch.stack(out)[:, 0].double().numpy().reshape(-1, *out[0].shape[2:])
+        maps = np.concatenate(maps_of_eager(folder, read["input_ids"]))
 
         def weight(rows: list[int], keys: list[int], maps: np.ndarray = maps) -> np.ndarray:
             return maps[:, rows][:, :, keys].sum(2).mean(1)

@@ -326,16 +326,6 @@ def test_cross_attention(tmp_path: Path) -> None:
     assert line["site"] == "cross"
 
 
-def test_words_are_merged(tmp_path: Path, minilm: str) -> None:
-    source = written(tmp_path / "s.txt", "uncharacteristically unbelievable")
-    for name, words in (("tokens", False), ("words", True)):
-        export(source, tmp_path / name, model=minilm, select="0.0", dpi=50, words=words)
-    wide, narrow = (
-        Image.open(next((tmp_path / name).glob("*/*.png"))).size for name in ("tokens", "words")
-    )
-    assert narrow[1] < wide[1]
-
-
 def test_pictures_name_the_model_and_the_text_and_what_they_leave_out(tmp_path: Path) -> None:
     text = "the keys to the cabinet"
     source = written(tmp_path / "s.txt", text)
