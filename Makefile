@@ -4,7 +4,7 @@
 # make slow   run those that make test leaves out
 # make quick  run those that take no time, at every save
 # make thorough  run every test, the slow ones too, and measure what they cover
-# make times  run the tests and tell where the time goes
+# make times  run the tests and tell which take longest
 # make check  ruff, mypy and tsc
 # make dist   build the wheel and use it in an empty venv, with the newest dependencies, and without torch
 # make lowest  run the tests with the lowest versions that pyproject.toml allows
@@ -76,7 +76,7 @@ thorough: axe
 	ATTNVIZ_EXAMPLES=thorough HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --cov --cov-report=term --cov-fail-under=94
 
 times: axe
-	$(PYTEST) -q -m "not slow" -p tests.times
+	$(PYTEST) -q -m "not slow" --durations=60
 
 check: .venv/tested .venv/node/installed
 	$(BIN)/ruff check .
