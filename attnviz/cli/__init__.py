@@ -36,6 +36,7 @@ _NO_MEMORY = "attnviz: out of memory; take a shorter text, fewer layers or a sma
 _STARVED = ("bad_alloc", "allocate memory", "failed to map segment", "DefaultCPUAllocator")
 """What libraries say in other errors where there is no memory."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+_made = cache(typer.main.get_command)
 
 # typer carries its own copy of click in some versions and imports it in others
 _ClickError: type[Any] = next(
@@ -187,7 +188,7 @@ def _run(arguments: list[str]) -> int:
     args = [*arguments, "--help"] if needed else arguments
     try:
         with running(command_line(arguments)), unheard():
-            code = _group()(args=args, prog_name="attnviz", standalone_mode=False)
+            code = _made(app)(args=args, prog_name="attnviz", standalone_mode=False)
         sys.stdout.flush()
     except AttnvizError as error:
         return _fail(declared.words(error.message), error.exit_code)
@@ -210,12 +211,6 @@ def _run(arguments: list[str]) -> int:
     if code == INTERRUPTED:  # typer catches the interrupt itself
         return _fail("interrupted", INTERRUPTED)
     return code if isinstance(code, int) else 0
-
-
-@cache
-def _group() -> Any:
-    """Return what all command lines of a process begin with."""
-    return typer.main.get_command(app)
 
 
 def _nowhere() -> bool:
