@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_map
 
 DEVICES = ("cuda:0", "cuda:1", "mps", "cpu")
 
@@ -137,8 +136,8 @@ def _compute(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     name = func.overloadpacket.__name__
     if name == "_to_copy" and kwargs.get("non_blocking"):
         return _moved(args[0], _named(kwargs["device"]))
-    flat = tree_flatten((args, kwargs))[0]
-    tensors = [x for x in flat if isinstance(x, Tensor)]
+    tensors: list[Tensor] = []
+    _tensors_mapped(tensors.append, (args, kwargs))
     there = [x for x in tensors if isinstance(x, Elsewhere)]
     here = [x for x in tensors if not isinstance(x, Elsewhere) and x.dim()]
     places = {x.place for x in there}
@@ -159,7 +158,7 @@ def _compute(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         COUNTS.wait(name)
     if there and name not in _FREE:
         COUNTS.kernel(name)
-    bare = tree_map(lambda x: x.inner if isinstance(x, Elsewhere) else x, (args, kwargs))
+    bare = _tensors_mapped(_bare, (args, kwargs))
     if name == "bmm" and "dtype" in str(func):  # in float32, which the host cannot
         func, bare = torch.ops.aten.bmm.default, (tuple(x.float() for x in bare[0][:2]), {})
     out = func(*bare[0], **bare[1])
@@ -169,7 +168,22 @@ def _compute(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if place == _HOST:
         return args[0]
     known = {id(x.inner): x for x in there}
-    return tree_map(lambda x: _wrapped(x, place, known) if isinstance(x, Tensor) else x, out)
+    return _tensors_mapped(lambda x: _wrapped(x, place, known), out)
+
+
+def _tensors_mapped(function: Callable[[Tensor], Any], part: Any) -> Any:
+    """What an operation takes or gives, with a function of each tensor in its place."""
+    if isinstance(part, Tensor):
+        return function(part)
+    if isinstance(part, list | tuple):
+        return type(part)([_tensors_mapped(function, inner) for inner in part])
+    if isinstance(part, dict):
+        return {key: _tensors_mapped(function, inner) for key, inner in part.items()}
+    return part
+
+
+def _bare(x: Tensor) -> Tensor:
+    return x.inner if isinstance(x, Elsewhere) else x
 
 
 def _wrapped(x: Tensor, place: torch.device, known: dict[int, Elsewhere]) -> Tensor:
@@ -235,8 +249,7 @@ class _Factories(TorchFunctionMode):
         if like is not None and name in ("tensor", "as_tensor", "asarray"):
             made = like if kwargs.get("dtype") is None else like.to(kwargs["dtype"])
             return made if like.place == place else _Move.apply(made, place)
-        bare = tree_map(lambda x: x.inner if isinstance(x, Elsewhere) else x, args)
-        made = func(*bare, **kwargs)
+        made = func(*_tensors_mapped(_bare, args), **kwargs)
         if place is None:
             return made
         if name in ("tensor", "as_tensor", "asarray", "from_numpy"):

@@ -71,34 +71,6 @@ def test_the_test_can_fail() -> None:
     assert missing(PAGES[0], text) == ["attnviz/nowhere/", "away.md", "attnviz.no"]
 
 
-def unknown_options(text: str) -> list[str]:
-    """Options that prose gives to a command that has none of that name."""
-    table = re.findall(
-        r"^\| (?:`(--[\w-]+)[^|]*)? ?\| ([\w, ]+) \|",
-        (ROOT / "docs" / "options.md").read_text("utf-8"),
-        re.MULTILINE,
-    )
-    options: dict[str, set[str]] = {}
-    option = ""
-    for name, commands in table:
-        option = name or option
-        for command in commands.split(", "):
-            options.setdefault(command, set()).update((option, option.replace("--no-", "--")))
-    return [
-        f"{command} {option}"
-        for command, rest in re.findall(r"`(?:attnviz )?([a-z]+)( [^`]*)`", text)
-        if command in options
-        for option in re.findall(r"(?<!\S)--[a-z][\w-]*", rest)
-        if option not in options[command] | {"--help", "--help-all", "--out"}
-    ]
-
-
-def test_options_that_prose_names_are_there() -> None:
-    found = {page.name: unknown_options(page.read_text("utf-8")) for page in PAGES}
-    assert {name: options for name, options in found.items() if options} == {}
-    assert unknown_options("`syntax --random` and `heads --json`") == ["syntax --random"]
-
-
 def test_it_is_what_the_commands_print(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = moving.TARGET.read_text("utf-8")
 

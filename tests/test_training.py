@@ -8,13 +8,7 @@ import numpy as np
 import pytest
 import torch
 from tokenizers import Tokenizer
-from transformers import (
-    AutoModelForCausalLM,
-    AutoModelForMaskedLM,
-    AutoTokenizer,
-    GPT2Config,
-    GPT2LMHeadModel,
-)
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer, GPT2LMHeadModel
 
 from training import bert, evaluate, gpt2, tokens
 from training.command import Prepared, export, prepare
@@ -74,7 +68,7 @@ def small() -> Iterator[None]:
     """Batches of one window, of few positions, and two narrow layers."""
     whole = gpt2.config
 
-    def narrow(vocabulary: int) -> GPT2Config:
+    def narrow(vocabulary: int) -> object:
         settings = whole(vocabulary)
         settings.n_embd, settings.n_layer, settings.n_head = 48, 2, 2
         return settings

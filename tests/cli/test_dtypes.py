@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -51,7 +49,8 @@ LINES: dict[str, tuple[str, ...]] = {
     "export": ("export", "few.txt", "--out", "out"),
     "card": ("card", "MODEL", "--texts", "few.txt", "-o", "card.md"),
 }  # fmt: skip
-QUICK = ("heads", "profile --select", "sources", "logits", "ablate --estimate")
+QUICK = [(name, "demo-gpt2", "bfloat16", "cpu") for name in
+         ("heads", "profile --select", "sources", "logits", "ablate --estimate")]  # fmt: skip
 """One for each way in which weights, products and gradients are taken; explain runs three."""
 OF_NO_MODEL = {"live", "show", "check", "mcp", "shapes", "models", "demo", "help"}
 
@@ -74,19 +73,14 @@ def test_every_command_is_here() -> None:
     assert {line[0] for line in LINES.values()} == set(COMMANDS) - OF_NO_MODEL
 
 
-def _devices() -> list[str]:
-    return ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+DEVICES = ("cpu", "cuda")[: 1 + torch.cuda.is_available()]
 
 
-def _cases() -> Iterator[Any]:
-    """Every case; a few of them are quick."""
-    low = [name for name in DTYPES if name != "float32"]
-    for case in product(LINES, ("demo-gpt2", "demo-bert"), low, _devices()):
-        quick = case[0] in QUICK and case[1:] == ("demo-gpt2", "bfloat16", "cpu")
-        yield pytest.param(*case, marks=() if quick else pytest.mark.slow)
-
-
-@pytest.mark.parametrize(("name", "model", "dtype", "device"), _cases())
+@pytest.mark.parametrize(
+    ("name", "model", "dtype", "device"),
+    [pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow)
+     for case in product(LINES, ("demo-gpt2", "demo-bert"), DTYPES[1:], DEVICES)],
+)  # fmt: skip
 def test_every_command_runs_in_every_precision(
     name: str, model: str, dtype: str, device: str, folder: Path, capsys
 ) -> None:

@@ -94,28 +94,24 @@ def run_heads(
         for site, z in activations.values["written"].items():
             out = source.output(site).moved_to(stream)
             assert out.weight is not None
-            wrote = arrays.of(z).xp.stack(
-                [
-                    arrays.exact(z[0, index, places]) @ arrays.exact(out.weight[index])
-                    for index in range(z.shape[1])
-                ]
-            )  # [H, P, D]
+            heads = range(z.shape[1])
+            outputs = [arrays.exact(z[0, n, places]) @ arrays.exact(out.weight[n]) for n in heads]
+            wrote = arrays.of(z).xp.stack(outputs)  # [H, P, D]
             if (norm := local.after.get(site.layer)) is not None:
                 total = wrote.sum(0)
                 total = total if out.bias is None else total + arrays.exact(out.bias)
                 wrote = wrote * gain(norm, total)
             entering = carrying.passed(site.layer)[0]
             carried = carrying.onward(wrote * local.share(site.layer), site.layer, entering)
-            scaled_parts = [scaled(local, stream, part) for part in carried]
-            for index, (part, scaled_part) in enumerate(zip(carried, scaled_parts, strict=True)):
-                head_sums = sums[Head(site, index)]
-                head_sums.made += arrays.to_numpy(scaled_part.sum(0))
-                head_sums.norm += float(arrays.norm(part).sum())
+            head_sums = [sums[Head(site, index)] for index in heads]
+            inputs_of = [scaled(local, stream, part) for part in carried]
+            for head, part, vectors in zip(head_sums, carried, inputs_of, strict=True):
+                head.made += arrays.to_numpy(vectors.sum(0))
+                head.norm += float(arrays.norm(part).sum())
             if sum(counts) > 1 or len(texts) > 1:
-                best = _best(local, arrays.of(stream).xp.concatenate(scaled_parts))
-                for index in range(len(carried)):
-                    rows_best = best[index * len(places) : (index + 1) * len(places)]
-                    _count(sums[Head(site, index)], rows_best, tokens, places)
+                best = _best(local, arrays.of(stream).xp.concatenate(inputs_of))
+                for n, head in enumerate(head_sums):
+                    _count(head, best[n * len(places) : (n + 1) * len(places)], tokens, places)
         progress(number)
     rows = sum(counts)
     if not rows:
@@ -142,17 +138,14 @@ def run_heads(
 def _best(readout: Readout, inputs: Array) -> list[list[int]]:
     """Return the words that each row of a layer's heads raises most, the first one most."""
     assert readout.table is not None
-    rows, count = max(1, AT_ONCE // len(readout.table)), min(RAISED, len(readout.table))
-    best: list[list[int]] = []
-    for first in range(0, len(inputs), rows):
-        effects = moved(readout, inputs[first : first + rows])
-        best += arrays.of(effects).largest(effects, count)[1].tolist()
-    return best
+    words = len(readout.table)
+    rows = max(1, AT_ONCE // words)
+    blocks = (moved(readout, inputs[n : n + rows]) for n in range(0, len(inputs), rows))
+    return [ids for block in blocks
+            for ids in arrays.of(block).largest(block, min(RAISED, words))[1].tolist()]  # fmt: skip
 
 
-def _count(
-    sums: _Sums, best: Sequence[Sequence[int]], tokens: Tokens, places: Sequence[int]
-) -> None:
+def _count(sums: _Sums, best: list[list[int]], tokens: Tokens, places: Sequence[int]) -> None:
     """Count the words that a head's rows raise most."""
     for ids, position in zip(best, places, strict=True):
         sums.raised.update(ids)
