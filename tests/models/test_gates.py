@@ -112,12 +112,17 @@ def test_a_watched_pass_is_gated_like_a_fused_one(source: Source) -> None:
         torch.testing.assert_close(one, two, atol=1e-5, rtol=1e-4)
 
 
-def test_gates_of_zero_leave_the_bias_of_the_output_projection(
-    source: Source, request: pytest.FixtureRequest
-) -> None:
-    """Attention that writes nothing but b_O is attention whose W_O is zero."""
+@pytest.fixture
+def written(source: Source, request: pytest.FixtureRequest) -> Source:
+    """The source, whose matrices a test writes to."""
     if request.node.callspec.params["source"] == "minilm":
         pytest.skip("its matrices are the file's, which cannot be written")
+    return source
+
+
+def test_gates_of_zero_leave_the_bias_of_the_output_projection(written: Source) -> None:
+    """Attention that writes nothing but b_O is attention whose W_O is zero."""
+    source = written
     batch = batch_of(source)
     site = source.layout.sites[0]
     none = {site: Gate(torch.zeros(heads_of(source, site)))}
@@ -134,8 +139,8 @@ def test_gates_of_zero_leave_the_bias_of_the_output_projection(
     assert not torch.allclose(gated.hidden, source.forward(batch).hidden, atol=1e-3)
 
 
-def test_masking_a_head_is_cutting_its_rows_out_of_the_output_projection(source: Source) -> None:
-    batch = batch_of(source)
+def test_masking_a_head_is_cutting_its_rows_out_of_the_output_projection(written: Source) -> None:
+    source, batch = written, batch_of(written)
     site = source.layout.sites[-1]
     for head in range(heads_of(source, site)):
         share = torch.ones(heads_of(source, site))
