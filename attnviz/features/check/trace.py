@@ -10,7 +10,7 @@ them on the numbers of the places.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -89,22 +89,33 @@ def in_double() -> AbstractContextManager[Any]:
     return nullcontext() if traced else InDouble()  # type: ignore[no-untyped-call]
 
 
-class Trace(InDouble):
-    """The operations of one call, in their order."""
+class Wrote(Exception):
+    """A call writes into a tensor that was there, and it was not to."""
 
-    def __init__(self, changes: Mapping[int, Change] | None = None) -> None:
+
+class Trace(InDouble):
+    """The operations of one call, in their order.
+
+    ``again``: of a call that was followed before, and wrote nowhere; what its operations give and
+    take is kept, and not where that comes from. Raises Wrote where it writes after all.
+    """
+
+    def __init__(self, changes: Mapping[int, Change] | None = None, *, again: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self._again = again
         self.nodes: list[Node] = []
         self._changes = changes or {}
         self._writer: dict[int, Node] = {}
         self._alive: list[Tensor] = []  # no other tensor gets the number of one that is gone
-        self._written = False  # whether an operation has written into a tensor that was there
+        self.written = False  # whether an operation has written into a tensor that was there
 
     def ran(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Run an operation and keep it."""
         name, writes = _described(func)
-        if writes and not self._written:
-            self._written = True  # until now nothing that is kept has changed
+        if self._again:
+            return self._ran_again(name, writes, func, args, kwargs)
+        if writes and not self.written:
+            self.written = True  # so far nothing that is kept has changed, or needed a copy
             for node in self.nodes:
                 node.args = tuple(map(_copied, node.args))
                 node.kwargs = {name: _copied(value) for name, value in node.kwargs.items()}
@@ -118,7 +129,7 @@ class Trace(InDouble):
                     learned = learned or tensor.requires_grad
                     if id(tensor) in self._writer:
                         sources[slot, index] = self._writer[id(tensor)]
-            arguments.append(_copied(value) if self._written else value)
+            arguments.append(_copied(value) if self.written else value)
         result = func(*args, **kwargs)
         number = len(self.nodes)
         if number in self._changes:
@@ -131,7 +142,7 @@ class Trace(InDouble):
         node = Node(
             number, name, func, tuple(arguments[: len(args)]),
             dict(zip(kwargs, arguments[len(args) :], strict=True)), sources,
-            first.detach().clone() if self._written else first.detach(),
+            first.detach().clone() if self.written else first.detach(),
             learned or any(source.learned for source in sources.values()),
         )  # fmt: skip
         self.nodes.append(node)
@@ -139,6 +150,22 @@ class Trace(InDouble):
             self._writer[id(tensor)] = node
         if writes and isinstance(result, Tensor):
             self._rewritten(result, node)
+        return result
+
+    def _ran_again(
+        self, name: str, writes: bool, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Any:
+        if writes:
+            self.written = True
+            raise Wrote
+        result = func(*args, **kwargs)
+        number = len(self.nodes)
+        if number in self._changes:
+            result = _changed(result, self._changes[number])
+        if tensors := _tensors(result):
+            self._alive += tensors  # torch takes a copy of a new tensor that somebody holds
+            value = tensors[0].detach()
+            self.nodes.append(Node(number, name, func, args, kwargs, {}, value, False))
         return result
 
     def _rewritten(self, changed: Tensor, node: Node) -> None:
@@ -201,6 +228,7 @@ class Recorded:
     changes: Mapping[int, Change] = field(default_factory=dict)
     nodes: list[Node] = field(init=False)
     output: Tensor = field(init=False)
+    _again: bool = field(init=False, default=False)  # whether the first run wrote nowhere
     _runs: dict[tuple[int, int, int], tuple[list[Node], Tensor]] = field(
         init=False, default_factory=dict
     )
@@ -209,14 +237,18 @@ class Recorded:
 
     def __post_init__(self) -> None:
         self.nodes, self.output = self.run()
+        self._again = not any(node.run is None or _described(node.run)[1] for node in self.nodes)
 
     def run(
         self, changes: Mapping[int, Change] | None = None, inputs: Sequence[Tensor] | None = None
     ) -> tuple[list[Node], Tensor]:
         """Make the call once more, with some results changed or with other inputs."""
-        trace = Trace({**self.changes, **(changes or {})})
-        with plain_kernels(), trace:
+        trace = Trace({**self.changes, **(changes or {})}, again=self._again)
+        with plain_kernels(), trace, suppress(Wrote):
             output = self.call(self.inputs if inputs is None else inputs)
+        if self._again and trace.written:  # as it did not the first time
+            self._again = False
+            return self.run(changes, inputs)
         return trace.nodes, output.detach()
 
     @property

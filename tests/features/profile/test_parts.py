@@ -39,6 +39,8 @@ def test_tasks_end_with_their_file(tmp_path: Path) -> None:
     b = lines(tmp_path / "b.txt", sentences(3, 1))
     both = list(tasks(texts.read([str(a), str(b)])))
     assert [len(task.pieces) for task in both] == [64, 6, 3]
+    held = tasks(texts.in_memory(sentences(70)))
+    assert [len(task.pieces) for task in held] == [64, 6]  # as if they were of one file
     assert [task.digest for task in tasks(texts.read([str(a)]))] == [t.digest for t in both[:2]]
     moved = tmp_path / "elsewhere"
     moved.mkdir()

@@ -52,7 +52,7 @@ def test_a_planted_anchor_decides_the_answer() -> None:
     spans = {f"s{n}": f"tokens:{3 * n}-{3 * n + 2}" for n in range(answer + 1)}
     result = av.thoughts(
         Prompt(ids=tuple(ids), spans=spans), model=av.load(anchored()), draws=0,
-        suppress=False, resample=6,
+        suppress=False, resample=8,
     )  # fmt: skip
     (trace,) = result.traces
     assert len(trace.resampled) == answer
