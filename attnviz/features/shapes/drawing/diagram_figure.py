@@ -66,7 +66,7 @@ class Scene:
         """Draw a filled rectangle, or an outline where there is no colour."""
         fill: Any = {"facecolor": colour, "linewidth": 0}
         line: Any = {"fill": False, "edgecolor": INK, "linewidth": 0.7}
-        self.axes.add_patch(Rectangle((x, y), width, height, **(fill if colour else line)))
+        self.axes.add_artist(Rectangle((x, y), width, height, **(fill if colour else line)))
 
     def bar(self, x: float, y: float, width: float, height: float, colour: str, text: str) -> Box:
         """Draw a filled rectangle with text in it, or beside it where it is too narrow."""
