@@ -160,7 +160,7 @@ def test_texts_without_boxes_have_no_gaze() -> None:
     assert found.gazes == ()
 
 
-def test_the_command_shows_gaze(planted: tuple[Path, Path], capsys) -> None:
+def test_the_command_shows_gaze(planted: tuple[Path, Path], tmp_path: Path, capsys) -> None:
     folder, picture = planted
     given = ["spans", TEXT, "--image", str(picture), "--span", f"sun={box()}", "-m", str(folder)]
     assert main([*given, "--span", "thing=house"]) == 0
@@ -171,13 +171,13 @@ def test_the_command_shows_gaze(planted: tuple[Path, Path], capsys) -> None:
     assert {"25", "×2.5"} <= set(first)
     assert {"62", "63"} & set(first), "62.5 %, rounded either way"
     assert "chance: the box's share of the picture's tokens" in " ".join(table.split())
-    assert main([*given, "--csv"]) == 0
-    header, *lines = capsys.readouterr().out.splitlines()
+    table, document = tmp_path / "gaze.csv", tmp_path / "gaze.json"
+    assert main([*given, "-q", "-o", str(table), "-o", str(document)]) == 0
+    header, *lines = table.read_text("utf-8").splitlines()
     column = header.split(",").index("gaze")
     values = [float(line.split(",")[column]) for line in lines if ",sun," in line]
     assert max(values) == pytest.approx(20 / 32, abs=1e-6)
-    assert main([*given, "--json"]) == 0
-    gazes = json.loads(capsys.readouterr().out)["gazes"]
+    gazes = json.loads(document.read_text("utf-8"))["gazes"]
     assert [(gaze["box"], gaze["rows"]) for gaze in gazes] == [("sun", WORDS)]
 
 
