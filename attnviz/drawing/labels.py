@@ -129,6 +129,11 @@ def clusters(text: str) -> list[str]:
     return out
 
 
+def rounded(value: float, digits: int = 6) -> float:
+    """Return a number of so many significant digits, which are more than a page shows."""
+    return float(f"{value:.{digits}g}")
+
+
 def shorten(text: str, cells: int, *, ascii_only: bool = False) -> str:
     """``text`` cut to at most ``cells`` terminal cells, with an ellipsis where it was cut."""
     if cell_len(text) <= cells:

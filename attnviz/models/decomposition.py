@@ -249,9 +249,9 @@ class Decomposition:
             )
         return Parts(
             tuple(order),
-            lib.xp.stack([_joined(parts[origin], 1) for origin in order]),
+            lib.xp.stack([arrays.joined(parts[origin], 1) for origin in order]),
             tuple(positions),
-            {site: _joined(parts, 0) for site, parts in held.items()},
+            {site: arrays.joined(parts, 0) for site, parts in held.items()},
         )
 
     def _reached(
@@ -364,12 +364,6 @@ class Decomposition:
 
 def _number(sites: dict[int, Site], site: Site) -> int:
     return next((number for number, value in sites.items() if value == site), 1 << 30)
-
-
-def _joined(parts: Sequence[Array], axis: int) -> Array:
-    if len(parts) == 1:
-        return parts[0]
-    return arrays.of(parts[0]).xp.concatenate(list(parts), axis)
 
 
 def _repeated(row: Array, count: int) -> Array:

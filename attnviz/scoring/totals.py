@@ -93,9 +93,9 @@ class Totals:
             block.earlier = self._earlier(block)
         parts = list(block.parts())
         blocks = [self._values(part) for part in parts]
-        raw = _joined([part.raw for part in blocks])
-        remaining = _joined([part.rest for part in blocks])
-        present = _joined([part.top for part in parts]) > 0
+        raw = arrays.joined([part.raw for part in blocks], 1)
+        remaining = arrays.joined([part.rest for part in blocks], 1)
+        present = arrays.joined([part.top for part in parts], 1) > 0
         expected = region.expected
         if block.uniform:
             expected = self._judged(region, raw[:, -1:], remaining[:, -1:])
@@ -120,7 +120,7 @@ class Totals:
             self._shares(raw, remaining, eligible, defined),
         ]
         if self.walks:
-            received = _joined([part.off_sink.sum(2) for part in parts])
+            received = arrays.joined([part.off_sink.sum(2) for part in parts], 1)
             self._earlier(block)[..., region.key_start : region.key_start + region.keys] += received
         return Measured(values, defined, pieces)
 
@@ -278,13 +278,6 @@ class SinkTotals:
         reached = lib.xp.broadcast_to(self._reached, (items, heads, 2, width))
         places = lib.xp.broadcast_to(positions[..., None], (items, heads, 2, 1))
         return [positions[..., 0], values, lib.at_indices(reached, places)[..., 0]]
-
-
-def _joined(parts: Sequence[Array]) -> Array:
-    """Parts of the heads side by side; no copy of a single one."""
-    if len(parts) == 1:
-        return parts[0]
-    return arrays.of(parts[0]).xp.concatenate(list(parts), 1)
 
 
 def _total(values: Array, defined: Array) -> Array:

@@ -118,6 +118,11 @@ def converted(x: Array, like: Array) -> Array:
     return lib.asarray(x, x.dtype, like)
 
 
+def joined(parts: Sequence[Array], axis: int = 0) -> Array:
+    """Put arrays of one library together along an axis; a single one is given as it is."""
+    return parts[0] if len(parts) == 1 else of(parts[0]).xp.concatenate(list(parts), axis)
+
+
 def on_host(values: Any) -> NDArray[Any]:
     """Return what somebody gave, an array of any kind or a list, as a NumPy array."""
     return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)

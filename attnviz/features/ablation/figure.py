@@ -11,7 +11,7 @@ from attnviz.drawing import grid_figure
 from attnviz.drawing.canvas import picture
 from attnviz.drawing.charts import GREY, INK, MARGIN, HeadedFigure, interval, name_axes, name_bars
 from attnviz.drawing.grid import BLUE, ORANGE
-from attnviz.drawing.labels import model_name
+from attnviz.drawing.labels import model_name, shorten
 from attnviz.features.ablation.result import Ablation, Effect
 from attnviz.features.ablation.words import kept_share, measure, most, role
 
@@ -117,8 +117,4 @@ def _curve(axes: Axes, report: Ablation) -> None:
 def _label(effect: Effect) -> str:
     """Return what a bar is called: its heads, what they do, and what rules keep of it."""
     shares = (f"{r.method} keeps {kept_share(r)}" for r in effect.kept if r.share is not None)
-    return "  ".join(filter(None, (_short(effect.name), role(effect), *shares)))
-
-
-def _short(name: str, room: int = 26) -> str:
-    return name if len(name) <= room else name[: room - 1] + "…"
+    return "  ".join(filter(None, (shorten(effect.name, 26), role(effect), *shares)))

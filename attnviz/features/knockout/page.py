@@ -6,7 +6,7 @@ from typing import Any
 
 from attnviz.drawing.grid import SCHEMES, minus
 from attnviz.drawing.html import still
-from attnviz.drawing.labels import closing, visible
+from attnviz.drawing.labels import closing, rounded, visible
 from attnviz.features.knockout import words
 from attnviz.features.knockout.result import CutChange, CutEffect, Knockout
 from attnviz.web.page import result_page
@@ -56,10 +56,10 @@ def _effect(result: Knockout, effect: CutEffect) -> dict[str, Any]:
         "kind": effect.kind,
         "name": effect.name,
         "layer": effect.layer,
-        "weight": _short(effect.lost),
-        "value": _short(effect.change.value * scale),
+        "weight": rounded(effect.lost),
+        "value": rounded(effect.change.value * scale),
         "ends": _ends(effect.change, scale),
-        "control": None if effect.control is None else _short(effect.control * scale),
+        "control": None if effect.control is None else rounded(effect.control * scale),
         "matched": words.taken(effect),
         "taken": effect.matched,
         "sure": effect.judged.sure,
@@ -70,9 +70,4 @@ def _effect(result: Knockout, effect: CutEffect) -> dict[str, Any]:
 def _ends(change: CutChange, scale: float) -> list[float] | None:
     if change.joint_low is None or change.joint_high is None:
         return None
-    return [_short(change.joint_low * scale), _short(change.joint_high * scale)]
-
-
-def _short(value: float) -> float:
-    """Six significant digits, which is more than the page shows."""
-    return float(f"{value:.6g}")
+    return [rounded(change.joint_low * scale), rounded(change.joint_high * scale)]

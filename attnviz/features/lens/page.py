@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from attnviz.drawing.html import still
-from attnviz.drawing.labels import closing, visible
+from attnviz.drawing.labels import closing, rounded, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
 from attnviz.errors import InputError
 from attnviz.features.lens import description
@@ -73,11 +73,11 @@ class _Names:
 
 def _cell(cell: LensCell, names: _Names) -> dict[str, Any]:
     return {
-        "top": [[names.number(word.token), _short(word.probability)] for word in cell.top[:_TOP]],
-        "entropy": _short(cell.entropy),
-        "kl": _short(cell.kl),
+        "top": [[names.number(word.token), rounded(word.probability)] for word in cell.top[:_TOP]],
+        "entropy": rounded(cell.entropy),
+        "kl": rounded(cell.kl),
         "rank": cell.rank,
-        "share": _short(cell.probability),
+        "share": rounded(cell.probability),
         "added": None if cell.added is None else _added(cell.added, names),
     }
 
@@ -85,20 +85,15 @@ def _cell(cell: LensCell, names: _Names) -> dict[str, Any]:
 def _added(added: Added, names: _Names) -> dict[str, Any]:
     return {
         "word": names.number(added.token),
-        "logit": _short(added.logit),
-        "before": _short(added.before),
+        "logit": rounded(added.logit),
+        "before": rounded(added.before),
         "heads": _all(added.heads),
-        "bias": _short(added.bias),
-        "mlp": _short(added.mlp),
-        "mixer": _short(added.mixer),
-        "constant": _short(added.constant),
+        "bias": rounded(added.bias),
+        "mlp": rounded(added.mlp),
+        "mixer": rounded(added.mixer),
+        "constant": rounded(added.constant),
     }
 
 
 def _all(values: Sequence[float]) -> list[float]:
-    return [_short(value) for value in values]
-
-
-def _short(value: float) -> float:
-    """Six significant digits, which is more than the page shows."""
-    return float(f"{value:.6g}")
+    return [rounded(value) for value in values]

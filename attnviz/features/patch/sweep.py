@@ -342,7 +342,7 @@ class _Patches:
             """Run one layer: what leaves it in each set, or the metric."""
             layer = len(sets[0][0]) - 1
             below = [reached.get(prefix[:-1], states[layer]) for prefix, _ in sets]
-            hidden = below[0] if len(below) == 1 else arrays.of(below[0]).xp.concatenate(below)
+            hidden = arrays.joined(below)
             start = Start(layer, hidden, None if layer == last else layer + 1)
             request = joined([self._request(trial, layer, layer) for _, trial in sets])
             request = replace(request, start=start)

@@ -6,7 +6,7 @@ Notation in shapes: V vocabulary, P positions, D width, F width of the feed-forw
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -141,18 +141,14 @@ def _tensors(network: Network, words: Words | str) -> Iterator[tuple[str, Array]
             yield from _pair("words.norm", norm)
 
 
-def _joined(parts: Sequence[Array]) -> Array:
-    return arrays.of(parts[0]).xp.concatenate(list(parts), 0)
-
-
 def _float32(array: Array) -> NDArray[np.float32]:
     lib = arrays.of(array)
     return arrays.to_numpy(lib.cast(array, lib.float32))
 
 
 def _layer(number: int, layer: NativeLayer) -> Iterator[tuple[str, Array]]:
-    yield f"{number}.project.weight", _joined([part.weight for part in layer.project])
-    yield f"{number}.project.bias", _joined([part.bias for part in layer.project])
+    yield f"{number}.project.weight", arrays.joined([part.weight for part in layer.project])
+    yield f"{number}.project.bias", arrays.joined([part.bias for part in layer.project])
     parts: tuple[tuple[str, Affine | Norm], ...] = (
         ("out", layer.out),
         ("norm1", layer.norm_1),

@@ -7,7 +7,7 @@ from typing import Any
 
 from attnviz.drawing.grid import minus
 from attnviz.drawing.html import still
-from attnviz.drawing.labels import closing, visible
+from attnviz.drawing.labels import closing, rounded, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
 from attnviz.drawing.tables import lines
 from attnviz.features.lens import description
@@ -51,7 +51,7 @@ def _head(result: Lens, writes: HeadWrites) -> dict[str, Any]:
     return {
         "name": result.layout.name(writes.head),
         "layer": _layer(result, writes),
-        "norm": float(f"{writes.norm:.6g}"),
+        "norm": rounded(writes.norm),
         "raises": _effects(writes.raises),
         "lowers": _effects(writes.lowers),
         "recurring": [[visible(word.token), word.rows] for word in writes.recurring],
@@ -60,4 +60,4 @@ def _head(result: Lens, writes: HeadWrites) -> dict[str, Any]:
 
 
 def _effects(effects: Sequence[TokenEffect]) -> list[list[Any]]:
-    return [[visible(word.token), float(f"{word.value:.6g}")] for word in effects]
+    return [[visible(word.token), rounded(word.value)] for word in effects]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from attnviz.core.provenance import Made
-from attnviz.drawing.labels import visible
+from attnviz.drawing.labels import shorten, visible
 from attnviz.drawing.palette import ink, mix
 from attnviz.errors import UsageError
 from attnviz.features.shapes.drawing.by_hand import number
@@ -65,8 +65,8 @@ class Stage:
     def __init__(self, walked: NumericWalk) -> None:
         self.walked, self.tiny = walked, walked.tiny
         tiny = walked.tiny
-        self.queries = [_short(token) for token in tiny.tokens]
-        self.keys = [_short(token) for token in tiny.key_tokens]
+        self.queries = [shorten(visible(token), 6) for token in tiny.tokens]
+        self.keys = [shorten(visible(token), 6) for token in tiny.key_tokens]
         self.t, self.s, self.h = len(self.queries), len(self.keys), tiny.heads
         self.d = walked.heads[0].q.shape[1]
         self.inner = self.h * self.d
@@ -182,7 +182,7 @@ class Stage:
         tone, y, x = head_colour(h), self.top(h), self.at(3)
         boxes = self.label(f"Al{h}", x, y - 38, "A", tone)
         for j, key in enumerate(self.keys):
-            word = _short(key, max(1, int((self.cw - 4) / LETTER)))
+            word = shorten(visible(key), max(1, int((self.cw - 4) / LETTER)))
             centre = x + (j + 0.5) * self.cw
             boxes[f"A{h}k.{j}"] = StageBox(centre, y - 17, 0, 14, "", word, NEUTRAL)
         for i in range(self.t):
@@ -220,11 +220,6 @@ class Stage:
                 f"Z{h}", head.output[:rows], x, y, fills, (self.cw, self.ch), ring=(rows - 1,)
             )
         return boxes
-
-
-def _short(token: str, longest: int = 6) -> str:
-    text = visible(token)
-    return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 MAX_TOKENS, MAX_HEADS, MAX_WIDTH = 8, 4, 12
