@@ -175,12 +175,6 @@ def test_only_rank_0_measures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_cannot_be_tracked_is_refused() -> None:
-    with pytest.raises(UsageError, match="every"):
-        av.track(built(), None, TEXTS, every=0)
-    with pytest.raises(UsageError, match="no score is called 'prev'"):
-        av.track(built(), None, TEXTS, scores=("prev",))
-    with pytest.raises(UsageError, match="texts"):
-        av.track(built(), None, [])
     with pytest.raises(UsageError, match=r"attnviz\.watch"):
         av.track(nn.Linear(2, 2), None, TEXTS)
     model = built()
@@ -202,7 +196,7 @@ WRONG: list[tuple[dict[str, Any], type[AttnvizError], str]] = [
     ({"every": "2"}, UsageError, "every takes a whole number, not '2'"),
     ({"every": 2.5}, UsageError, "every takes a whole number"),
     ({"every": True}, UsageError, "every takes a whole number"),
-    ({"every": -1}, UsageError, "every=-1 must be 1 or more"),
+    ({"every": 0}, UsageError, "every=0 must be 1 or more"),
     ({"scores": []}, UsageError, "no scores; name some"),
     ({"scores": "previous"}, UsageError, "scores takes several"),
     ({"scores": ["prev"]}, UsageError, "no score is called 'prev'"),
