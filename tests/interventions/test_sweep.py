@@ -35,11 +35,6 @@ TEXTS = ("the keys to the cabinet are on the table", "one two three one two thre
 
 
 @pytest.fixture(scope="module")
-def gpt2():
-    return av.load("demo-gpt2")
-
-
-@pytest.fixture(scope="module")
 def tested(gpt2):
     return [t for n, x in enumerate(TEXTS) for t in next_tokens(n, gpt2.prepare(Prompt(x)))]
 

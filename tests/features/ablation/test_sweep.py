@@ -31,11 +31,6 @@ TEXTS = ("the keys to the cabinet are on the table", "one two three one two", "a
 
 
 @pytest.fixture(scope="module")
-def gpt2():
-    return av.load("demo-gpt2")
-
-
-@pytest.fixture(scope="module")
 def bert():
     return av.load("demo-bert")
 

@@ -38,11 +38,6 @@ TEXT = "the cat river moon stone bread the cat river moon stone"
 
 
 @pytest.fixture(scope="module")
-def gpt2() -> Any:
-    return av.load("demo-gpt2")
-
-
-@pytest.fixture(scope="module")
 def found(gpt2: Any) -> Explain:
     return av.explain(TEXT, model=gpt2)
 

@@ -176,11 +176,6 @@ def test_intervals_of_heads_hold_as_often_as_they_say() -> None:
     assert np.mean(together) >= 0.90
 
 
-@pytest.fixture(scope="module")
-def gpt2() -> Any:
-    return av.load("demo-gpt2")
-
-
 @pytest.mark.parametrize("kind", [np.asarray, torch.tensor])
 @pytest.mark.parametrize("apart", [1e-4, 1e-2, 1.0])
 def test_a_small_distance_is_that_of_float64(gpt2: Any, kind: Any, apart: float) -> None:

@@ -32,11 +32,6 @@ transformers = pytest.importorskip("transformers")
 
 
 @pytest.fixture(scope="module")
-def gpt2() -> Any:
-    return av.load("demo-gpt2")
-
-
-@pytest.fixture(scope="module")
 def pairs(gpt2: Any) -> list[Pair]:
     return task_pairs(gpt2, "induction", 6, 1)[0]
 

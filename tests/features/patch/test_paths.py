@@ -37,11 +37,6 @@ def head(name: str) -> Head:
 
 
 @pytest.fixture(scope="module")
-def gpt2() -> Any:
-    return av.load("demo-gpt2")
-
-
-@pytest.fixture(scope="module")
 def runs(gpt2: Any) -> tuple[PatchBench, RunPair]:
     ready = prepare(gpt2, task_pairs(gpt2, "induction-swap", 3, 0)[0])
     bench = PatchBench(gpt2, metric_of(None, ready))

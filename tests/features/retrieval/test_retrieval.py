@@ -41,11 +41,6 @@ SMALL = RetrievalSettings(lengths=(40, 60), depths=(0.0, 0.6, 1.0), count=2)
 
 
 @pytest.fixture(scope="module")
-def demo() -> Any:
-    return av.load("demo-gpt2")
-
-
-@pytest.fixture(scope="module")
 def found() -> Retrieval:
     """Of demo-gpt2, on few short needles."""
     return av.retrieval(lengths=[30, 50], depths=[0.0, 1.0], count=4, group_size=(2,), draws=1)
@@ -158,14 +153,14 @@ class Reference:
         return np.array(found)
 
 
-def test_scores_are_those_of_an_independent_script(demo: Any) -> None:
+def test_scores_are_those_of_an_independent_script(gpt2: Any) -> None:
     reference = Reference()
-    needles = word_needles(demo, SMALL)[2::3] + file_needles(
-        demo, read_needles(str(FILE)), RetrievalSettings(lengths=(60,), depths=(0.5,), generate=4)
+    needles = word_needles(gpt2, SMALL)[2::3] + file_needles(
+        gpt2, read_needles(str(FILE)), RetrievalSettings(lengths=(60,), depths=(0.5,), generate=4)
     )[:2]  # fmt: skip
     assert len(needles) == 6
     kinds = set()
-    for needle, one in zip(needles, scored(demo, needles), strict=True):
+    for needle, one in zip(needles, scored(gpt2, needles), strict=True):
         ids, theirs = reference.generated(needle)
         assert one.answered is not None
         assert list(one.answered.ids) == ids
@@ -175,10 +170,10 @@ def test_scores_are_those_of_an_independent_script(demo: Any) -> None:
     assert kinds == {True, False}  # both what a pass shows and what has to be generated
 
 
-def test_batches_and_single_prompts_say_the_same(demo: Any) -> None:
-    needles = word_needles(demo, SMALL)
-    together = list(answers(demo, needles))
-    assert together == [one for needle in needles for one in answers(demo, [needle])]
+def test_batches_and_single_prompts_say_the_same(gpt2: Any) -> None:
+    needles = word_needles(gpt2, SMALL)
+    together = list(answers(gpt2, needles))
+    assert together == [one for needle in needles for one in answers(gpt2, [needle])]
 
 
 # ---- the formulas by hand ----
@@ -205,8 +200,8 @@ def test_calibration_takes_off_the_empty_question_and_outliers() -> None:
 # ---- needles ----
 
 
-def test_random_needles_stand_at_their_depth_and_nowhere_else(demo: Any) -> None:
-    for needle in word_needles(demo, SMALL):
+def test_random_needles_stand_at_their_depth_and_nowhere_else(gpt2: Any) -> None:
+    for needle in word_needles(gpt2, SMALL):
         ids, (first, end) = needle.ids, needle.document
         assert len(ids) == needle.length
         assert ids[slice(*needle.question)] == ids[first : first + 3]
@@ -215,13 +210,13 @@ def test_random_needles_stand_at_their_depth_and_nowhere_else(demo: Any) -> None
         assert all(body.count(token) == 1 for token in ids[first:end])
         assert ((first - 1) / (needle.length - 12)) == pytest.approx(needle.depth, abs=0.02)
         assert needle.null[:first] == ids[:first]
-    assert word_needles(demo, SMALL) == word_needles(demo, SMALL)
+    assert word_needles(gpt2, SMALL) == word_needles(gpt2, SMALL)
 
 
-def test_a_needle_of_a_file_follows_the_end_of_a_sentence(demo: Any) -> None:
+def test_a_needle_of_a_file_follows_the_end_of_a_sentence(gpt2: Any) -> None:
     settings = RetrievalSettings(lengths=(90,), depths=(0.6,))
-    needle = file_needles(demo, read_needles(str(FILE)), settings)[0]
-    texts = demo.tokens(needle.ids).texts
+    needle = file_needles(gpt2, read_needles(str(FILE)), settings)[0]
+    texts = gpt2.tokens(needle.ids).texts
     assert len(texts) == 90
     assert texts[needle.document[0] - 1].endswith(".")
     assert "".join(texts[place] for place in needle.answer) == (
@@ -241,11 +236,11 @@ def test_a_needle_of_a_file_follows_the_end_of_a_sentence(demo: Any) -> None:
         ("", "holds no needles"),
     ],
 )  # fmt: skip
-def test_a_line_that_is_no_needle_is_named(demo: Any, tmp_path: Path, line: str, said: str) -> None:
+def test_a_line_that_is_no_needle_is_named(gpt2: Any, tmp_path: Path, line: str, said: str) -> None:
     path = tmp_path / "n.jsonl"
     path.write_text(f"{line}\n")
     with pytest.raises(InputError, match=said):
-        file_needles(demo, read_needles(str(path)), RetrievalSettings())
+        file_needles(gpt2, read_needles(str(path)), RetrievalSettings())
 
 
 @pytest.mark.parametrize(

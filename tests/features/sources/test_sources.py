@@ -41,11 +41,6 @@ LINES = [
 
 
 @pytest.fixture(scope="module")
-def gpt2():
-    return av.load("demo-gpt2")
-
-
-@pytest.fixture(scope="module")
 def capture(gpt2):
     return av.capture(WORDS, model=gpt2, select="2.0", why="2.0")
 
