@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +25,7 @@ from attnviz.core.source import Cut, CutMethod, ForwardRequest, Output, Rows, So
 from attnviz.errors import ModelError
 from attnviz.models import pretrained
 from tests import mostly_slow
-from tests.models.tiny import HEADS, SEQ2SEQ, hooked_only, inputs_of, ran
+from tests.models.tiny import HEADS, SEQ2SEQ, hooked_only, inputs_of, ran, transformers
 
 FAMILIES = (
     "gpt2", "bert", "llama", "qwen3", "mistral", "gemma2", "gpt_neox", "phi", "gpt_oss", "bart",
@@ -62,15 +64,12 @@ def load(loaded: Any) -> Callable[[str, str], Any]:
     return source
 
 
-@pytest.fixture
-def theirs(loaded: Any, eager: Any) -> Callable[[str], Any]:
-    """Models of transformers itself, with eager attention."""
-
-    def model(family: str) -> Any:
-        kind = "Seq2SeqLM" if family in SEQ2SEQ else HEADS.get(family, "CausalLM")
-        return eager(loaded(family, 8.0).folder, f"AutoModelFor{kind}")
-
-    return model
+@cache
+def theirs(family: str, folder: Path) -> Any:
+    """The model of transformers itself, with eager attention, read once."""
+    kind = "Seq2SeqLM" if family in SEQ2SEQ else HEADS.get(family, "CausalLM")
+    loader = getattr(transformers, f"AutoModelFor{kind}")
+    return loader.from_pretrained(folder, attn_implementation="eager").eval()
 
 
 @contextmanager
@@ -120,7 +119,7 @@ def edited(family: str, cuts: Mapping[int, Cut], kind: SiteKind) -> Iterator[Non
         module.eager_attention_forward = eager
 
 
-def by_eager(family: str, model: Any, cuts: Mapping[int, Cut]) -> Tensor:
+def by_eager(family: str, folder: Path, cuts: Mapping[int, Cut]) -> Tensor:
     """The logits [T, V] of transformers itself."""
     inputs = {"input_ids": torch.tensor([IDS]), "use_cache": False}
     if family in SEQ2SEQ:
@@ -128,7 +127,7 @@ def by_eager(family: str, model: Any, cuts: Mapping[int, Cut]) -> Tensor:
     if family == "bert":
         del inputs["use_cache"]
     with edited(family, cuts, kind_of(family)), torch.no_grad():
-        logits: Tensor = model(**inputs).logits[0]
+        logits: Tensor = theirs(family, folder)(**inputs).logits[0]
     return logits
 
 
@@ -140,17 +139,15 @@ def logits_of(source: Source, inputs: Inputs, request: ForwardRequest) -> Tensor
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("family", mostly_slow(FAMILIES, "gpt2", "bert", "gemma2", "bart"))
-def test_a_cut_equals_an_edited_eager_model(
-    family: str, method: CutMethod, load: Any, theirs: Any
-) -> None:
-    source, model = load(family, "hooked"), theirs(family)
+def test_a_cut_equals_an_edited_eager_model(family: str, method: CutMethod, load: Any) -> None:
+    source = load(family, "hooked")
     kind = kind_of(family)
     layers = (0, 1)
     heads = [source.layout.heads[kind][layer] for layer in layers]
     cuts = {layer: cut_of(family, method, n) for layer, n in zip(layers, heads, strict=True)}
     inputs = inputs_of(source, IDS, TARGET)
-    whole = by_eager(family, model, {})
-    want = by_eager(family, model, cuts)
+    whole = by_eager(family, source.folder, {})
+    want = by_eager(family, source.folder, cuts)
     asked = {Site(kind, layer): cut for layer, cut in cuts.items()}
     got = logits_of(source, inputs, ForwardRequest(hidden=False, logits=True, cuts=asked))
     assert (want - whole).abs().max() > 1e-2, "it changes nothing, and proves nothing"
@@ -160,15 +157,13 @@ def test_a_cut_equals_an_edited_eager_model(
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("family", ["gpt2", "bert"])
 @pytest.mark.parametrize("light", [True, False])
-def test_so_does_the_native_backend(
-    family: str, method: CutMethod, light: bool, load: Any, theirs: Any
-) -> None:
+def test_so_does_the_native_backend(family: str, method: CutMethod, light: bool, load: Any) -> None:
     source = load(family, "native")
     source = getattr(source, "light") if light else source  # noqa: B009
     kind = kind_of(family)
     cut = cut_of(family, method, source.layout.heads[kind][1])
     inputs = source.prepare(Prompt(ids=IDS))
-    want = by_eager(family, theirs(family), {1: cut})
+    want = by_eager(family, load(family, "hooked").folder, {1: cut})
     request = ForwardRequest(hidden=False, logits=True, cuts={Site(kind, 1): cut})
     torch.testing.assert_close(logits_of(source, inputs, request), want, rtol=0, atol=1e-5)
 
