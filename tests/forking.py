@@ -231,7 +231,7 @@ def _open_streams(encoding: str) -> None:
         setattr(sys, f"__{name}__", stream)
 
 
-def _prepare() -> None:
+def import_all() -> None:
     """Import what most processes need."""
     import attnviz
 
@@ -240,6 +240,10 @@ def _prepare() -> None:
             importlib.import_module(module.name)
     for name in ("scipy.optimize", "scipy.special", "safetensors.torch", "tokenizers"):
         importlib.import_module(name)
+
+
+def _prepare() -> None:
+    import_all()
     from attnviz.corpus import executors
 
     registered.forget()

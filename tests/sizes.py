@@ -21,7 +21,7 @@ PACKAGE = TESTS.parent / "attnviz"
 CEILINGS = {
     "modules": 500,
     "lines of the package": 117_032,
-    "lines of tests": 73_924,
+    "lines of tests": 73_922,
     "vague names": 394,
 }
 """What the project may not outgrow: whoever removes lines lowers these, and nobody raises them."""

@@ -7,6 +7,7 @@ order in which they are collected, by whichever process is free.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import traceback
@@ -18,6 +19,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+from tests import forking
 from tests.samples import WORKER
 
 
@@ -40,6 +42,8 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     os.close(given)
     base = config._tmp_path_factory.getbasetemp()
     config.pluginmanager.getplugin("terminalreporter").showfspath = False
+    forking.import_all()  # once, and not in the server of every process
+    gc.freeze()
     workers: dict[Connection, int] = {}
     for number in range(min(config.option.processes, len(groups))):
         reader, writer = Pipe(duplex=False)

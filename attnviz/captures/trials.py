@@ -364,7 +364,7 @@ class Activations:
             if part in self._parts
         }  # what was made in inference mode cannot stand beside gradients
         for (part, site), blocks in self._blocks.items():
-            tensors.setdefault(part, {})[site] = arrays.joined(blocks, 2)
+            tensors.setdefault(part, {})[site] = arrays.of(blocks[0]).xp.concatenate(blocks, 2)
         return tensors
 
 

@@ -258,7 +258,7 @@ def joined(parts: Sequence[ForwardRequest]) -> ForwardRequest:
         gates=_joined(gates, _gate),
         donors=by_site or None,
         cuts=_joined(cuts, _cut),
-        start=Start(starts[0].layer, arrays.joined([start.hidden for start in starts]))
+        start=Start(starts[0].layer, _stacked([start.hidden for start in starts]))
         if starts
         else None,
     )
@@ -290,6 +290,10 @@ def item(output: Output, number: int) -> Output:
     )
 
 
+def _stacked(parts: Sequence[Any]) -> Array:
+    return arrays.of(parts[0]).xp.concatenate(list(parts))
+
+
 def _gate(optional: Sequence[Gate | None]) -> Gate:
     """Join the gates of a layer, open where an intervention has none."""
     first = next(gate for gate in optional if gate is not None)
@@ -297,7 +301,7 @@ def _gate(optional: Sequence[Gate | None]) -> Gate:
     if fill is not None and fill.ndim == 4 and len(fill) > 1:
         fill = arrays.of(fill).xp.tile(fill, (len(optional), 1, 1, 1))
     shares = [xp.ones_like(first.share) if gate is None else gate.share for gate in optional]
-    return Gate(arrays.joined(shares), fill)
+    return Gate(_stacked(shares), fill)
 
 
 def _donor(optional: Sequence[Donor | None]) -> Donor:
@@ -306,8 +310,8 @@ def _donor(optional: Sequence[Donor | None]) -> Donor:
     idle = replace(first, share=arrays.of(first.share).xp.zeros_like(first.share))
     donors = [idle if donor is None else donor for donor in optional]
     shared = all(donor.values is first.values for donor in donors)
-    values = first.values if shared else arrays.joined([donor.values for donor in donors])
-    return Donor(first.part, values, arrays.joined([donor.share for donor in donors]))
+    values = first.values if shared else _stacked([donor.values for donor in donors])
+    return Donor(first.part, values, _stacked([donor.share for donor in donors]))
 
 
 def _cut(optional: Sequence[Cut | None]) -> Cut:
@@ -316,7 +320,7 @@ def _cut(optional: Sequence[Cut | None]) -> Cut:
     idle = replace(first, heads=arrays.of(first.heads).xp.zeros_like(first.heads))
     cuts = [idle if cut is None else cut for cut in optional]
     heads, rows, keys, instead, order = (
-        None if each_cuts[0] is None else arrays.joined(each_cuts)
+        None if each_cuts[0] is None else _stacked(each_cuts)
         for each_cuts in zip(
             *((cut.heads, cut.rows, cut.keys, cut.instead, cut.order) for cut in cuts), strict=True
         )

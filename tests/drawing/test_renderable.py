@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import sys
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -148,11 +146,6 @@ def test_the_forms_of_every_result_have_their_function(name: str) -> None:
 def replace_nothing(cls: type[Renderable]) -> Renderable:
     """An instance without values, to ask for its forms."""
     return object.__new__(cls)
-
-
-def test_csv_has_the_records(heads: av.Heads) -> None:
-    rows = list(csv.DictReader(io.StringIO(heads.to_csv())))
-    assert [row["head"] for row in rows] == [str(one["head"]) for one in heads.to_records()]
 
 
 def test_pictures_alone() -> None:

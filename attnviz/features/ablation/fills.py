@@ -64,7 +64,11 @@ class HeadOutputs:
 
     def values(self) -> dict[Site, Array]:
         """[B, T, H, d_v] by layer."""
-        return {site: arrays.joined(parts, 1) for site, parts in self._parts.items() if parts}
+        return {
+            site: arrays.of(parts[0]).xp.concatenate(parts, 1)
+            for site, parts in self._parts.items()
+            if parts
+        }
 
 
 class Means:

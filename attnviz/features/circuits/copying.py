@@ -68,7 +68,7 @@ def after_first(source: Source, embedded: Array) -> Array:
             [inputs] * len(block), request=ForwardRequest(hidden=False, states=True, start=start)
         )
         blocks.append(output.states[1][:, 0])
-    return arrays.joined(blocks)
+    return arrays.of(blocks[0]).xp.concatenate(blocks)
 
 
 @dataclass

@@ -351,7 +351,10 @@ def _readings(source: Source, case: Case, run: _Run, heads: Sequence[Head]) -> l
     if not layers:
         return []
     states = [run.output.states[layer] for layer in layers]
-    start = Start(max(map(source.layout.layers, source.layout.kinds)), arrays.joined(states))
+    start = Start(
+        max(map(source.layout.layers, source.layout.kinds)),
+        arrays.of(states[0]).xp.concatenate(states),
+    )
     request = ForwardRequest(hidden=False, logits=True, logits_at=(case.position,), start=start)
     logits = source.forward([case.inputs] * len(layers), request=request).logits
     assert logits is not None

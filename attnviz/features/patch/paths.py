@@ -202,7 +202,7 @@ def _ends(
     site = paths[0].site
     if site is None:
         states = [entered(path.sender, layer) for path in paths]
-        start = Start(layer, arrays.joined(states))
+        start = Start(layer, arrays.of(states[0]).xp.concatenate(states))
         return bench.forward(batch, positions, ForwardRequest(start=start))[1]
     side: Part = paths[0].side  # type: ignore[assignment]
     senders = list(dict.fromkeys(path.sender for path in paths))
@@ -222,7 +222,7 @@ def _input(
 ) -> Array:
     """Give queries, keys or values [senders, N, heads, T, d] that a layer makes of some states."""
     activations = Activations([side], [site])
-    entering = arrays.joined(states)
+    entering = arrays.of(states[0]).xp.concatenate(list(states))
     source.forward(
         list(base.batch) * len(states),
         [activations],

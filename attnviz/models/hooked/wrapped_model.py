@@ -84,14 +84,7 @@ def as_it_was(*parts: nn.Module) -> Iterator[None]:
     Its modes, what is trained, the choice of an attention function, and hooks: transformers adds
     some of its own the first time that it is asked for weights, and notes that in the model.
     """
-    found: dict[int, nn.Module] = {}  # a part may be inside of another
-    queue = list(parts)
-    while queue:
-        module = queue.pop()
-        if id(module) not in found:
-            found[id(module)] = module
-            queue += module.children()
-    modules = list(found.values())
+    modules = list({id(module): module for part in parts for module in part.modules()}.values())
     noted = [(vars(module), set(vars(module)), module.training) for module in modules]
     hooks = [(table, dict(table)) for module in modules for table in _hooks(module)]
     parameters = [p for module in modules for p in module._parameters.values() if p is not None]

@@ -583,14 +583,6 @@ def test_ablating_a_gated_model_measures_what_is_left() -> None:
 # --- what comes out ------------------------------------------------------------------------------
 
 
-def test_json_and_csv_and_pictures(report, tmp_path: Path) -> None:
-    jsonschema_rs.validate(SCHEMA, report.to_dict())
-    for suffix in (".json", ".csv", ".pdf"):
-        assert report.save(tmp_path / f"r{suffix}").stat().st_size > 1000
-    lines = (tmp_path / "r.csv").read_text().splitlines()
-    assert len(lines) == 1 + len(report.effects)
-
-
 def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path, picture = tmp_path / "t.txt", tmp_path / "p.svg"
     path.write_text("\n".join(SHORT[:11]))

@@ -15,7 +15,7 @@ import torch
 import attnviz as av
 from attnviz.cli import main
 from attnviz.core.prompt import Prompt
-from attnviz.errors import ModelError, UsageError
+from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features import results
 from attnviz.features.logits.result import Writers
 from tests.features.patch.planted import CASES, WIDTH, wired_as
@@ -166,5 +166,5 @@ def test_what_cannot_be_asked() -> None:
         av.writers(["The cat [MASK]."], model="demo-bert")
     with pytest.raises(UsageError, match="one word for all 2 of them or one for each"):
         av.writers(["a b", "b c"], answer=["the"])
-    with pytest.raises(UsageError, match="give texts"):
+    with pytest.raises(InputError, match="no text to measure"):
         av.writers([])

@@ -73,16 +73,6 @@ def alone(corpus, tmp_path_factory) -> Path:
 
 
 @pytest.mark.slow
-def test_several_processes_give_the_same_bits(corpus, alone, tmp_path) -> None:
-    out = tmp_path / "two.profile"
-    found = av.profile(corpus, model=MODEL, jobs=2, interval="simultaneous", state=out)
-    assert content(out) == content(alone)
-    assert found.to_json() == av.read(alone).to_json()
-    assert found.texts == 24
-    assert found.bad_count == 1
-
-
-@pytest.mark.slow
 def test_parts_merge_to_the_same_bits(corpus, alone, tmp_path) -> None:
     parts = []
     for number, path in enumerate(corpus):

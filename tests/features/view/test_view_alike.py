@@ -15,7 +15,7 @@ from attnviz.drawing.palette import rgb
 from attnviz.features.profile.alike import alike
 from attnviz.scoring.roles import ROLES
 from tests.features.view.test_view_page import near
-from tests.viewing import Opened, accessible, encoder_decoder, made, opened, words, write_page
+from tests.viewing import Opened, encoder_decoder, made, opened, words, write_page
 
 TEXT = "The kettle sang and the candle burned while the kettle sang and the candle burned."
 
@@ -185,14 +185,6 @@ def test_every_width_has_room(browser: Any, pages) -> None:
             box = page.page.locator("#plane-dots").bounding_box()
             assert box["width"] <= width
             assert box["height"] >= 300
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("theme", ["dark", "light"])
-def test_axe_finds_nothing_by_likeness(browser: Any, pages, theme: str) -> None:
-    with opened(browser, color_scheme=theme) as page:
-        page.open(pages["demo"], "view=overview&sort=likeness")
-        accessible(page.page)
 
 
 def test_paper_gets_the_dots(browser: Any, pages) -> None:

@@ -12,7 +12,7 @@ import attnviz as av
 from attnviz.core.capture import Capture
 from attnviz.core.scores import HeadScores
 from benchmarks.many import LENGTH, MOST_MB, SIZES, capture
-from tests.viewing import Opened, accessible, opened, write_page
+from tests.viewing import Opened, opened, write_page
 
 LAYERS, HEADS = 40, 36
 PANEL = 11
@@ -159,12 +159,6 @@ def test_rankings_list_the_first(shared: Opened, page, many: Capture) -> None:
     assert len(named) == 100
     least = sorted(weights.values(), reverse=True)[99]
     assert min(weights[name] for name in named) >= least - 0.01
-
-
-@pytest.mark.slow
-def test_axe_finds_nothing(shared: Opened, page) -> None:
-    shared.open(page, "view=overview&sort=model")
-    accessible(shared.page)
 
 
 def test_a_page_of_few_heads_has_no_folds(shared: Opened, tmp_path: Path) -> None:
