@@ -10,7 +10,7 @@ import sys
 from benchmarks.startup import SENTENCES, row
 from benchmarks.table import Row
 
-RUNS = 3
+RUNS = 2
 
 
 def measure() -> list[Row]:
