@@ -112,24 +112,17 @@ class Trace(InDouble):
     def ran(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Run an operation and keep it."""
         name, writes = _described(func)
-        if self._again:
-            return self._ran_again(name, writes, func, args, kwargs)
         if writes and not self.written:
-            self.written = True  # so far nothing that is kept has changed, or needed a copy
-            for node in self.nodes:
+            self.written = True
+            if self._again:
+                raise Wrote
+            for node in self.nodes:  # so far nothing that is kept has changed, or needed a copy
                 node.args = tuple(map(_copied, node.args))
                 node.kwargs = {name: _copied(value) for name, value in node.kwargs.items()}
                 node.value = _copied(node.value)
-        sources: dict[tuple[int, int], Node] = {}
-        arguments: list[Any] = []
-        learned = False
-        for slot, value in enumerate((*args, *kwargs.values())):
-            for index, tensor in enumerate(value if isinstance(value, list | tuple) else (value,)):
-                if isinstance(tensor, Tensor):
-                    learned = learned or tensor.requires_grad
-                    if id(tensor) in self._writer:
-                        sources[slot, index] = self._writer[id(tensor)]
-            arguments.append(_copied(value) if self.written else value)
+        values = (*args, *kwargs.values())
+        sources, learned = ({}, False) if self._again else self._origins(values)
+        arguments = tuple(map(_copied, values)) if self.written else values
         result = func(*args, **kwargs)
         number = len(self.nodes)
         if number in self._changes:
@@ -138,12 +131,11 @@ class Trace(InDouble):
         if not tensors:
             return result
         self._alive += tensors
-        first = tensors[0]
+        value = tensors[0].detach()
         node = Node(
-            number, name, func, tuple(arguments[: len(args)]),
+            number, name, func, arguments[: len(args)],
             dict(zip(kwargs, arguments[len(args) :], strict=True)), sources,
-            first.detach().clone() if self.written else first.detach(),
-            learned or any(source.learned for source in sources.values()),
+            _copied(value) if self.written else value, learned,
         )  # fmt: skip
         self.nodes.append(node)
         for tensor in tensors:
@@ -152,21 +144,17 @@ class Trace(InDouble):
             self._rewritten(result, node)
         return result
 
-    def _ran_again(
-        self, name: str, writes: bool, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> Any:
-        if writes:
-            self.written = True
-            raise Wrote
-        result = func(*args, **kwargs)
-        number = len(self.nodes)
-        if number in self._changes:
-            result = _changed(result, self._changes[number])
-        if tensors := _tensors(result):
-            self._alive += tensors  # torch takes a copy of a new tensor that somebody holds
-            value = tensors[0].detach()
-            self.nodes.append(Node(number, name, func, args, kwargs, {}, value, False))
-        return result
+    def _origins(self, values: Sequence[Any]) -> tuple[dict[tuple[int, int], Node], bool]:
+        """Find the nodes that made some arguments, and whether a parameter has a part in them."""
+        sources: dict[tuple[int, int], Node] = {}
+        learned = False
+        for slot, value in enumerate(values):
+            for index, tensor in enumerate(value if isinstance(value, list | tuple) else (value,)):
+                if isinstance(tensor, Tensor):
+                    learned = learned or tensor.requires_grad
+                    if id(tensor) in self._writer:
+                        sources[slot, index] = self._writer[id(tensor)]
+        return sources, learned or any(source.learned for source in sources.values())
 
     def _rewritten(self, changed: Tensor, node: Node) -> None:
         """Copy what is written into a view into what it is a view of, and into its other views."""
@@ -228,7 +216,8 @@ class Recorded:
     changes: Mapping[int, Change] = field(default_factory=dict)
     nodes: list[Node] = field(init=False)
     output: Tensor = field(init=False)
-    _again: bool = field(init=False, default=False)  # whether the first run wrote nowhere
+    # whether no run has written anywhere so far; None before the first
+    _again: bool | None = field(init=False, default=None)
     _runs: dict[tuple[int, int, int], tuple[list[Node], Tensor]] = field(
         init=False, default_factory=dict
     )
@@ -237,18 +226,19 @@ class Recorded:
 
     def __post_init__(self) -> None:
         self.nodes, self.output = self.run()
-        self._again = not any(node.run is None or _described(node.run)[1] for node in self.nodes)
 
     def run(
         self, changes: Mapping[int, Change] | None = None, inputs: Sequence[Tensor] | None = None
     ) -> tuple[list[Node], Tensor]:
         """Make the call once more, with some results changed or with other inputs."""
-        trace = Trace({**self.changes, **(changes or {})}, again=self._again)
+        trace = Trace({**self.changes, **(changes or {})}, again=bool(self._again))
         with plain_kernels(), trace, suppress(Wrote):
             output = self.call(self.inputs if inputs is None else inputs)
         if self._again and trace.written:  # as it did not the first time
             self._again = False
             return self.run(changes, inputs)
+        if self._again is None:
+            self._again = not trace.written
         return trace.nodes, output.detach()
 
     @property
