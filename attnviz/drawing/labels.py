@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, overload
 
 from rich.cells import cell_len
 
@@ -129,9 +129,13 @@ def clusters(text: str) -> list[str]:
     return out
 
 
-def rounded(value: float, digits: int = 6) -> float:
-    """Return a number of so many significant digits, which are more than a page shows."""
-    return float(f"{value:.{digits}g}")
+@overload
+def rounded(value: float, digits: int = 6) -> float: ...
+@overload
+def rounded(value: float | None, digits: int = 6) -> float | None: ...
+def rounded(value: float | None, digits: int = 6) -> float | None:
+    """Return a number of so many significant digits, more than a page shows; None for None."""
+    return None if value is None else float(f"{value:.{digits}g}")
 
 
 def shorten(text: str, cells: int, *, ascii_only: bool = False) -> str:

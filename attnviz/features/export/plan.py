@@ -18,7 +18,7 @@ from attnviz.core.scores import Score
 from attnviz.core.spans import said_cut
 from attnviz.core.tokens import Sides
 from attnviz.corpus.texts import Text
-from attnviz.drawing.labels import caption, head_title, mean_warning
+from attnviz.drawing.labels import caption, head_title, mean_warning, rounded
 from attnviz.errors import OutputError
 from attnviz.features.export import paths
 from attnviz.features.export.gallery import INDEX
@@ -214,18 +214,14 @@ def _scores(scores: Mapping[str, Score]) -> dict[str, Any]:
     """Return the scores that mean something, to six digits."""
     return {
         name: {
-            "mean": _rounded(score.mean),
-            "chance": _rounded(score.chance),
-            "lift": _rounded(score.lift),
+            "mean": rounded(score.mean),
+            "chance": rounded(score.chance),
+            "lift": rounded(score.lift),
             "rows": score.rows,
         }
         for name, score in scores.items()
         if score.mean is not None
     }
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.6g}")
 
 
 def layout_document(layout: Layout) -> dict[str, list[int]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attnviz.drawing.html import still
-from attnviz.drawing.labels import closing, counted, model_name, visible
+from attnviz.drawing.labels import closing, counted, model_name, rounded, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
 from attnviz.drawing.tables import lines
 from attnviz.errors import UsageError
@@ -187,4 +187,4 @@ def _texts(tokens: Sequence[str]) -> list[str]:
 
 def _short(value: float) -> float:
     """Four digits are more than anyone reads."""
-    return float(f"{value:.4g}")
+    return rounded(value, 4)

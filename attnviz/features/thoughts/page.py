@@ -6,7 +6,7 @@ from typing import Any
 
 from attnviz.drawing.grid import minus
 from attnviz.drawing.html import still
-from attnviz.drawing.labels import closing, visible
+from attnviz.drawing.labels import closing, rounded, visible
 from attnviz.features.thoughts import words
 from attnviz.features.thoughts.result import Matrix, ReceiverHead, Resampled, Thoughts, Trace
 from attnviz.web.page import result_page
@@ -99,4 +99,4 @@ def _matrix(matrix: Matrix) -> list[list[float | None]]:
 
 def _short(value: float | None) -> float | None:
     """Five significant digits, which is more than the page shows."""
-    return None if value is None else float(f"{value:.5g}")
+    return rounded(value, 5)

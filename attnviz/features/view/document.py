@@ -21,10 +21,18 @@ from attnviz.core.scores import HeadScores, Role, Score
 from attnviz.core.tokens import Tokens
 from attnviz.drawing import palette
 from attnviz.drawing.grid import KIND_TITLES, SCHEMES, minus
-from attnviz.drawing.labels import counted, head_phrase, head_title, origin, percent, visible
+from attnviz.drawing.labels import (
+    counted,
+    head_phrase,
+    head_title,
+    origin,
+    percent,
+    rounded,
+    visible,
+)
 from attnviz.errors import UsageError
 from attnviz.features.profile.result import Alike
-from attnviz.features.view.encoding import Packed, cells, deflated, pack, pack_terms, rounded, scene
+from attnviz.features.view.encoding import Packed, cells, deflated, pack, pack_terms, scene
 from attnviz.scoring.merged import GOES_ON, word_starts
 from attnviz.scoring.roles import ANNOTATED, FEW_ROWS, MIN_ROWS, SHOWN, drawn
 from attnviz.scoring.scores import SCORES
@@ -62,10 +70,7 @@ def _measure(
     measure: Measure, key: str, number: int, finding: Finding, named: Mapping[str, Head]
 ) -> dict[str, Any]:
     """One number of the page's heads, to five digits."""
-    values = {
-        head: [None if x is None else float(f"{x:.5g}") for x in value]
-        for head, value in measure.values.items()
-    }
+    values = {head: [rounded(x, 5) for x in value] for head, value in measure.values.items()}
     return {
         "key": key,
         "title": visible(measure.title),
@@ -118,7 +123,7 @@ def see(capture: Capture, scored: HeadScores, among: str) -> dict[str, Any] | No
     pair = strongest_pair(capture, scored.head, role.score) if role.score in SCORES else None
     verb = "sink:" if role.rests else "does"
     role_said = "is diffuse" if role.name == "diffuse" else f"{verb} {role.title}"
-    weight = None if pair is None else rounded(float(capture[scored.head][pair]))
+    weight = None if pair is None else rounded(float(capture[scored.head][pair]), 5)
     hedge, doubt = _doubt(role, among, random=capture.source.untrained)
     return {
         "said": _PLAIN.get(role.name, role_said),
@@ -347,7 +352,7 @@ def _plane(alike: Alike) -> dict[str, Any]:
     return {
         "rows": alike.rows,
         "texts": alike.texts,
-        "kept": rounded(alike.kept),
+        "kept": rounded(alike.kept, 5),
         "heads": {
             head.name: [
                 *(round(float(x), 4) for x in position),
@@ -469,7 +474,7 @@ def _role(role: Role) -> dict[str, Any]:
         "rests": role.rests,
         "said": head_phrase([role]),
         "possible": "" if role.possible is None else percent(role.possible),
-        "rival": None if role.rival is None else [role.rival.name, rounded(role.rival.mean)],
+        "rival": None if role.rival is None else [role.rival.name, rounded(role.rival.mean, 5)],
     }
 
 
@@ -477,4 +482,4 @@ def _score(score: Score | None) -> list[float | None]:
     """Mean, chance, lift and rows of a score."""
     if score is None:
         return [None, None, None, 0]
-    return [rounded(score.mean), rounded(score.chance), rounded(score.lift), score.rows]
+    return [*(rounded(x, 5) for x in (score.mean, score.chance, score.lift)), score.rows]

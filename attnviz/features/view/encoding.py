@@ -310,8 +310,3 @@ def least_bytes(rows: int, columns: int, bits: int = 8) -> int:
     """Say how large :func:`packed_bytes` is at least for one head's map, before that is known."""
     cells = rows * (rows + 1) // 2 if rows == columns else rows * columns
     return int(cells * (bits // 8) * _BASE64)
-
-
-def rounded(value: float | None) -> float | None:
-    """Return a number as a page holds it; None for what is not known."""
-    return None if value is None else float(f"{value:.5g}")
