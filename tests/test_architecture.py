@@ -86,7 +86,7 @@ def parsed(path: Path) -> Parts:
                 documented.add(id(node.value))
             case ast.Constant():
                 constants.append(node)
-        names.extend(sizes._named(node))
+        names.extend(sizes.names_of(node))
     used = (node for node in constants if id(node) not in documented)
     found.names.update(names)
     found.literals.extend((node.lineno, str(node.value)) for node in used)
