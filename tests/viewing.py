@@ -32,7 +32,6 @@ FLAGS = [
     "--in-process-gpu", "--num-raster-threads=1", "--renderer-process-limit=1",
 ]  # fmt: skip
 
-
 MEDIA = ("color_scheme", "reduced_motion", "forced_colors")
 """What a page can be told of how it is shown; everything else is its context's."""
 

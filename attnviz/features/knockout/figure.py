@@ -110,12 +110,12 @@ def _bars(axes: Axes, result: Knockout, listed: Sequence[CutEffect], names: Sequ
         axes.scatter(
             [value * scale for _, value in controls], [n for n, _ in controls], s=14,
             marker="o", facecolor="white", edgecolor=INK, linewidths=0.8, zorder=3,
-            label="as much of other keys cut at random",
         )  # fmt: skip
-        axes.legend(fontsize=6.5, frameon=False, loc="best")
     axes.axvline(0, color=GREY, linewidth=0.5)
     lines = any(effect.change.joint_low is not None for effect in listed)
-    name_bars(axes, names, f"change in {_unit(result)}{' (lines: joint 95 %)' if lines else ''}")
+    below = "\n○: as much of other keys cut at random" if controls else ""
+    unit = f"change in {_unit(result)}{' (lines: joint 95 %)' if lines else ''}"
+    name_bars(axes, names, unit + below)
 
 
 def _curved(result: Knockout) -> list[list[CutEffect]]:
@@ -128,6 +128,7 @@ def _curved(result: Knockout) -> list[list[CutEffect]]:
 
 def _curves(axes: Axes, result: Knockout, curves: Sequence[Sequence[CutEffect]]) -> None:
     scale = _scale(result)
+    around, dashed = f"layer around which layers are cut, {result.window} at a time", ""
     for curve, paint in zip(curves, _LINES, strict=False):
         x = [effect.layer or 0 for effect in curve]
         label = visible(f"{curve[0].rows} to {curve[0].keys}")
@@ -140,8 +141,7 @@ def _curves(axes: Axes, result: Knockout, curves: Sequence[Sequence[CutEffect]])
         if all(e.control is not None for e in curve):
             axes.plot(x, [(e.control or 0.0) * scale for e in curve], color=paint, linewidth=0.8,
                       linestyle="dashed")  # fmt: skip
+            dashed = ";\ndashed: as much of other keys at random"
     axes.axhline(0, color=GREY, linewidth=0.5)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    controls = "; dashed: as much of other keys at random" if result.draws else ""
-    around = f"layer around which layers are cut, {result.window} at a time{controls}"
-    name_axes(axes, around, _unit(result), fontsize=6.5)
+    name_axes(axes, around + dashed, _unit(result), fontsize=6.5)
