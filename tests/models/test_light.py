@@ -224,7 +224,8 @@ _CODE = """
 import sys
 from importlib.machinery import PathFinder
 
-tried, find, absent = set(), PathFinder.find_spec, set(sys.argv[1].split())
+tried, absent = set(), set(sys.argv[1].split())
+find, find_distributions = PathFinder.find_spec, PathFinder.find_distributions
 
 def find_spec(name, path=None, target=None):
     package = name.partition(".")[0]
@@ -233,6 +234,9 @@ def find_spec(name, path=None, target=None):
     return None if package in absent else find(name, path, target)
 
 PathFinder.find_spec = find_spec
+PathFinder.find_distributions = lambda context: (
+    () if context.name in absent else find_distributions(context)
+)
 from attnviz.cli import main
 
 sys.stdout = sys.stderr

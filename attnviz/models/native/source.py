@@ -75,13 +75,16 @@ imported."""
 
 
 def _version(library: str) -> str:
-    """Of a library, which need not be imported for that."""
+    """Of a library, which need not be imported for that; empty where it is not installed."""
     module = sys.modules.get(library)
     if module is not None:
         return str(module.__version__)
-    from importlib.metadata import version
+    from importlib import metadata
 
-    return version(library)
+    try:
+        return metadata.version(library)
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def _once(gate: Gate | None, donors: Sequence[Donor], items: int) -> bool:
@@ -146,7 +149,7 @@ class Native(Gated):
     def info(self) -> SourceInfo:
         """Where its weights come from, and the versions of what runs it."""
         ran = self._ran or {"numpy" if self._either else "torch"}
-        versions = {name: _version(name) for name in sorted(ran)}
+        versions = {name: version for name in sorted(ran) if (version := _version(name))}
         return replace(self._info, versions=versions | dict(self._info.versions))
 
     @info.setter
@@ -243,7 +246,7 @@ class Native(Gated):
         """The class that its checkpoint names; empty for none, and for random weights."""
         named = self._located.config.get("architectures")
         first = named[0] if isinstance(named, list) and named else ""
-        return "" if self.info.untrained else str(first)
+        return "" if self._info.untrained else str(first)
 
     @property
     def folder(self) -> Path:
