@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.table import Row
 
-RUNS = 7
+RUNS = 3
 SENTENCE = "The keys to the cabinet are on the table"
 SAMPLES = Path(__file__).parent.parent / "sample_inputs"
 SENTENCES = SAMPLES / "sentences.txt"
