@@ -10,6 +10,7 @@ those selected. Attention alone: what else a model holds is read besides.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
@@ -51,11 +52,8 @@ def stack_of(model: ModelSpec) -> Stack:
 
 def model_cache(model: ModelSpec, run: RunSizes) -> results.ModelCache | None:
     """Return the cache of all layers at the cache or seq length of a run, or at 4,096 tokens."""
-    tokens, stack, sequences = (
-        run.cache or run.seq or DEFAULT_TOKENS,
-        stack_of(model),
-        run.batch or 1,
-    )
+    tokens, sequences = run.cache or run.seq or DEFAULT_TOKENS, run.batch or 1
+    stack = stack_of(model)
     if not stack:
         return None
     sequence = cache_bytes(stack, tokens, run.cache_width)
@@ -76,14 +74,8 @@ def longest(stack: Stack, width: int, memory: int) -> int:
         window = max(spec.window or 0 for spec, _ in stack)
         if cache_bytes(stack, window, width) <= memory:
             return -1
-    low, high = 0, memory + 1  # a token takes at least a byte
-    while high - low > 1:
-        middle = (low + high) // 2
-        if cache_bytes(stack, middle, width) <= memory:
-            low = middle
-        else:
-            high = middle
-    return low
+    lengths = range(memory + 1)  # a token takes at least a byte
+    return bisect_right(lengths, memory, key=lambda n: cache_bytes(stack, n, width)) - 1
 
 
 def compare(

@@ -28,10 +28,6 @@ from attnviz.models.parameter_count import place_of
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from attnviz.attention.spec import AttentionSpec
-    from attnviz.models.configs.families import LayerGroup
-
-
 MAX_BYTES = 2 << 30
 DEFAULT_T, DEFAULT_S = 7, 11
 

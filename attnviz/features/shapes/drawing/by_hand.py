@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from attnviz.drawing.labels import visible
 from attnviz.drawing.palette import ink, mix
@@ -33,20 +33,14 @@ MAX_NAME = 12
 FAR = 1e7  # numbers from there on, such as a fill of -1e9, are written with an exponent
 
 
-class PrintedMatrix:
-    """A titled matrix with row names, as a block of lines."""
+class PrintedMatrix(NamedTuple):
+    """A titled matrix with names of its rows and perhaps its columns, as a block of lines."""
 
-    def __init__(
-        self,
-        title: str,
-        matrix: Matrix,
-        rows: Sequence[str],
-        columns: Sequence[str] = (),
-        *,
-        shade: str = "",
-    ) -> None:
-        self.title, self.matrix, self.rows, self.columns = title, matrix, rows, columns
-        self.shade = shade
+    title: str
+    matrix: Matrix
+    rows: Sequence[str]
+    columns: Sequence[str] = ()
+    shade: str = ""  # the colour of weights of 1; none where it holds no weights
 
     def lines(self, precision: int, paint: Paint, name_width: int) -> tuple[list[str], int]:
         """Return the block's lines, all of one width, and that width."""
