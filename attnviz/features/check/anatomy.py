@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -23,6 +24,30 @@ from attnviz.features.check.trace import (
 
 _SOFTMAX = {"_softmax", "_safe_softmax", "softmax"}
 TWICE = "softmax is taken of its weights once more"
+
+
+class Factor(NamedTuple):
+    """What enters a product."""
+
+    product: Node
+    slot: int  # its number among the product's arguments
+    turned: bool  # whether its vectors, of a token each, are columns
+
+    @property
+    def tensor(self) -> Tensor:
+        """The factor as it was."""
+        argument: Tensor = self.product.args[self.slot]
+        return argument
+
+    @property
+    def source(self) -> Node | None:
+        """The node that gave it."""
+        return self.product.sources.get((self.slot, 0))
+
+    def touched(self, call: Recorded) -> Tensor:
+        """Which tokens its vectors move with, bool [tokens, N, n]."""
+        moves = call.touched_argument(self.product, self.slot).any(-2 if self.turned else -1)
+        return moves if moves.ndim == 3 else moves[:, None]
 
 
 @dataclass(eq=False)
@@ -44,23 +69,37 @@ class Attention:
     biased: bool  # whether something that moves with parameters is added to scores
     projections: tuple[Node | None, Node | None]
 
-    @cached_property
-    def tokens_of_left(self) -> Tensor:
-        """Which tokens each row of the left factor of scores is of, bool [tokens, N, M]."""
-        left, _ = factors(self.product)
-        return _any_of(self.call, self.product, left, -1)
+    @property
+    def sides(self) -> tuple[Factor, Factor]:
+        """The left and the right factor of scores."""
+        left, right = factors(self.product)
+        return Factor(self.product, left, turned=False), Factor(self.product, right, turned=True)
+
+    @property
+    def queries(self) -> Factor:
+        """The factor of scores that queries are."""
+        return self.sides[self.keys_are_left]
+
+    @property
+    def keys(self) -> Factor:
+        """The factor of scores that keys are."""
+        return self.sides[not self.keys_are_left]
+
+    @property
+    def values(self) -> Factor:
+        """What weights are multiplied with."""
+        return Factor(self.applied, factors(self.applied)[1 - self.side], turned=self.side == 1)
 
     @cached_property
-    def tokens_of_right(self) -> Tensor:
-        """Which tokens each column of the right factor of scores is of, bool [tokens, N, R]."""
-        _, right = factors(self.product)
-        return _any_of(self.call, self.product, right, -2)
+    def tokens_of_sides(self) -> tuple[Tensor, Tensor]:
+        """Which tokens the vectors of each side are of, bool [tokens, N, n]."""
+        left, right = self.sides
+        return left.touched(self.call), right.touched(self.call)
 
     @property
     def width(self) -> int:
         """The numbers that a query and a key have in common, d."""
-        left, _ = factors(self.product)
-        return int(self.product.args[left].shape[-1])
+        return int(self.sides[0].tensor.shape[-1])
 
     @cached_property
     def met(self) -> Tensor:
@@ -82,7 +121,7 @@ class Attention:
 
         -1 where there is not one alone, -2 where there is none (a sink, a bias).
         """
-        left, right = _single(self.tokens_of_left), _single(self.tokens_of_right)
+        left, right = map(_single, self.tokens_of_sides)
         columns, product = self.product.value.shape[-1], self._product_places
         rows = left.reshape(-1)[(product // columns).clamp_min(0)]
         batch = product // (columns * self.product.value.shape[-2])
@@ -114,21 +153,12 @@ class Attention:
     @cached_property
     def value_tokens(self) -> Tensor:
         """The token of each row of values, [N, keys]."""
-        places = factors(self.applied)
-        factor = places[1 - self.side]
-        touched = _any_of(self.call, self.applied, factor, -1 if self.side == 0 else -2)
-        return _single(touched)
+        return _single(self.values.touched(self.call))
 
 
 def as_batch(factor: Tensor) -> Tensor:
     """Return a factor of a product as a batch of matrices, [N, n, m]."""
     return factor if factor.ndim == 3 else factor[None]
-
-
-def _any_of(call: Recorded, product: Node, argument: int, axis: int) -> Tensor:
-    """Which tokens the vectors of a factor move with, bool [tokens, N, n]."""
-    moves = call.touched_argument(product, argument).any(axis)
-    return moves if moves.ndim == 3 else moves[:, None]
 
 
 def _single(touched: Tensor) -> Tensor:

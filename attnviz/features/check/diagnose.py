@@ -21,7 +21,7 @@ from attnviz.features.check import anatomy
 from attnviz.features.check.anatomy import Attention
 from attnviz.features.check.module import find_rotary_bugs
 from attnviz.features.check.result import Bug
-from attnviz.features.check.trace import Change, Recorded, factors
+from attnviz.features.check.trace import Change, Recorded
 
 _DROPOUT = {"native_dropout", "bernoulli", "bernoulli_", "rand_like", "_fused_dropout"}
 _FAINT = -20.0  # A mask must lower a score by more than that; e^-20 is 2e-9
@@ -107,10 +107,6 @@ class Doctor:
         self._mask(attention)
         self._after(attention)
         self._shared(attention)
-        self._rotary(attention)
-
-    def _rotary(self, attention: Attention) -> None:
-        """Judge what rotary positions do to queries, keys and values."""
         base, cross = self.expected.base, self.expected.cross
         for bug in find_rotary_bugs(self.call, attention, base, cross=cross):
             self._bug(*bug)
@@ -119,15 +115,9 @@ class Doctor:
 
     def _layout(self, attention: Attention) -> bool:
         """Whether the axes of heads, tokens and batch are confused; says so."""
-        sides = {
-            "Q": (
-                attention.tokens_of_right if attention.keys_are_left else attention.tokens_of_left
-            ),
-            "K": (
-                attention.tokens_of_left if attention.keys_are_left else attention.tokens_of_right
-            ),
-        }
-        mixed = [name for name, touched in sides.items() if bool((touched.sum(0) > 1).any())]
+        sides = "KQ" if attention.keys_are_left else "QK"
+        several = [bool((touched.sum(0) > 1).any()) for touched in attention.tokens_of_sides]
+        mixed = [name for name in "QK" if several[sides.index(name)]]
         rows, keys = attention.tokens
         values = attention.value_tokens
         if mixed and self._mixed_before(attention):
@@ -163,8 +153,11 @@ class Doctor:
             )  # fmt: skip
             return True
         named = [name for name, tokens in (("Q", rows), ("K", keys)) if self._wrong(tokens, name)]
-        if named or self._wrong(values[:, None], "V"):
-            return self._confused(keys, values, named)
+        if self._wrong(values[:, None], "V"):
+            named.append("V")
+        if named:
+            self._confused(keys, named)
+            return True
         real = keys[:, 0] >= 0
         if values.shape == keys[:, 0].shape and bool(
             (values != keys[:, 0])[real & (values >= 0)].any()
@@ -179,13 +172,10 @@ class Doctor:
 
     def _mixed_before(self, attention: Attention) -> bool:
         """Whether a vector is of several tokens already where it leaves its projection."""
-        values = factors(attention.applied)[1 - attention.side]
-        scored = [(attention.product, slot) for slot in factors(attention.product)]
-        for node, slot in [*scored, (attention.applied, values)]:
-            source = node.sources.get((slot, 0))
-            if source is None:
+        for factor in (*attention.sides, attention.values):
+            if factor.source is None:
                 continue
-            projection, *_ = anatomy.back_to_projection(self.call, source)
+            projection, *_ = anatomy.back_to_projection(self.call, factor.source)
             if projection is None:
                 return True
             rows = self.call.touched(projection).any(-1).sum(0)
@@ -217,7 +207,8 @@ class Doctor:
                 return True
         return False
 
-    def _confused(self, keys: Tensor, values: Tensor, named: list[str]) -> bool:
+    def _confused(self, keys: Tensor, sides: list[str]) -> None:
+        """Say how the tokens of a map are confused; of queries, keys or values."""
         tokens = max(keys[:, 0], key=lambda of_map: len(set(of_map.tolist())))  # of some map most
         several = len(set(self._items(tokens).tolist())) > 1
         if several and len(set(self._positions(tokens).tolist())) == 1:
@@ -239,14 +230,12 @@ class Doctor:
                 "transpose(1, 2) before the product: [B, H, T, d], so that scores are [B, H, T, S]",
             )  # fmt: skip
         else:
-            sides = named + (["V"] if self._wrong(values[:, None], "V") else [])
             self._bug(
                 "view", "Q, K, V",
                 f"a map has some tokens several times and others never, by {' and '.join(sides)}",
                 "view to [B, T, H, d], then transpose(1, 2): a view straight to [B, H, T, d] has "
                 "the right shape and cuts across tokens",
             )  # fmt: skip
-        return True
 
     # scale, mask, weights
 
@@ -450,11 +439,9 @@ class Doctor:
     def _side_factor(self, attention: Attention) -> float:
         """Return what of the scale lies in Q and K already, before their product."""
         total = 1.0
-        left, right = factors(attention.product)
-        for slot in (left, right):
-            source = attention.product.sources.get((slot, 0))
-            if source is not None:
-                total *= anatomy.back_to_projection(self.call, source)[1]
+        for side in attention.sides:
+            if side.source is not None:
+                total *= anatomy.back_to_projection(self.call, side.source)[1]
         return total
 
     def _hinted(
@@ -512,8 +499,8 @@ class Doctor:
 
     def _shared(self, attention: Attention) -> None:
         """Whether queries and keys are the same numbers."""
-        left, right = factors(attention.product)
-        a, b = attention.product.args[left], attention.product.args[right].transpose(-1, -2)
+        left, right = attention.sides
+        a, b = left.tensor, right.tensor.transpose(-1, -2)
         if a.shape != b.shape or self.expected.cross or a.shape[-2] < 2:
             return
         if attention.projections == (None, None):
@@ -532,6 +519,7 @@ class Doctor:
 
     def _merge(self) -> None:
         reached: list[Tensor] = []
+        last = self.call.inputs[0].shape[1] - 1
         for first in self.attentions:
             later = [a for a in self.attentions if a.softmax.number > first.applied.number]
             if self.call.moves(first.applied, [a.scores for a in later]):
@@ -542,7 +530,7 @@ class Doctor:
         for attention in self.attentions:
             outputs = attention.laid(attention.applied.value)
             rows = attention.tokens[0].amax(-1)  # [N, queries]
-            for item, position in self._wanted():
+            for item, position in ((0, 1), (1, last), (0, 3)):
                 token = next(
                     (n for n, t in enumerate(self.tokens) if t[1:] == (item, position)), None
                 )
@@ -563,10 +551,6 @@ class Doctor:
                 "each head moves only its own part of the output: nothing mixes the heads",
                 "end with W_O: Y = Z W_O, a D × D matrix over all heads",
             )  # fmt: skip
-
-    def _wanted(self) -> list[tuple[int, int]]:
-        last = self.call.inputs[0].shape[1] - 1
-        return [(0, 1), (1, last), (0, 3)]
 
     def _merged_wrong(self, reached: set[tuple[int, int]], item: int, position: int) -> None:
         if not reached:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from attnviz.errors import InputError
 from attnviz.features.check import module
-from attnviz.features.check.anatomy import Attention, find_softmaxes
+from attnviz.features.check.anatomy import Attention, Factor, find_softmaxes
 from attnviz.features.check.diagnose import Diagnosis, Doctor, Expected
 from attnviz.features.check.module import named_base
 from attnviz.features.check.result import Bug, ModuleCheck, Verdict
@@ -247,8 +247,8 @@ def _structure(exam: Exam, heads: int | None) -> list[Bug]:
         ))  # fmt: skip
     bugs += _repeated(exam)
     for attention in exam.doctor.attentions:
-        groups = {side: _groups(exam, attention, side) for side in ("K", "V")}
-        shared = [g for g in groups.values() if g and 1 < len(set(g)) < len(g)]
+        groups = [_groups(exam, factor) for factor in (attention.keys, attention.values)]
+        shared = [g for g in groups if g and 1 < len(set(g)) < len(g)]
         size = len(shared[0]) // len(set(shared[0])) if shared else 0
         if shared and any(g == [n % len(set(g)) for n in range(len(g))] for g in shared):
             bugs.append(Bug(
@@ -264,24 +264,18 @@ def _structure(exam: Exam, heads: int | None) -> list[Bug]:
     return bugs
 
 
-def _groups(exam: Exam, attention: Attention, side: str) -> list[int]:
+def _groups(exam: Exam, factor: Factor) -> list[int]:
     """Which key/value head each head of the first item has, told from equal numbers."""
-    maps = _first_item(exam, attention, side)
-    if len(maps) < 2:
-        return []
-    return _numbered([[part] for part in maps])
+    maps = _first_item(exam, factor)
+    return _numbered([[part] for part in maps]) if len(maps) > 1 else []
 
 
-def _first_item(exam: Exam, attention: Attention, side: str) -> list[Tensor]:
-    """Take the queries (``Q``), keys or values of each head of the first item."""
-    product = attention.applied if side == "V" else attention.product
-    left, right = factors(product)
-    swapped = attention.side == 1 if side == "V" else attention.keys_are_left
-    factor = product.args[left if swapped != (side == "Q") else right]
+def _first_item(exam: Exam, factor: Factor) -> list[Tensor]:
+    """Take what each head of the first item has of queries, keys or values."""
     batch = exam.call.inputs[0].shape[0]
-    if factor.ndim != 3 or len(factor) % batch:
+    if factor.tensor.ndim != 3 or len(factor.tensor) % batch:
         return []
-    return list(factor[: len(factor) // batch])
+    return list(factor.tensor[: len(factor.tensor) // batch])
 
 
 def _numbered(heads: list[list[Tensor]]) -> list[int]:
@@ -304,7 +298,8 @@ def _repeated(exam: Exam) -> list[Bug]:
     """Name heads that have the queries, keys and values of another: they share its matrices."""
     heads: list[list[Tensor]] = []
     for attention in exam.doctor.attentions:
-        sides = [_first_item(exam, attention, side) for side in "QKV"]
+        factors_read = attention.queries, attention.keys, attention.values
+        sides = [_first_item(exam, factor) for factor in factors_read]
         if len({len(side) for side in sides}) == 1:
             heads += [list(parts) for parts in zip(*sides, strict=True)]
     numbers = _numbered(heads)
@@ -416,15 +411,10 @@ def right_output(call: Recorded, attentions: list[Attention], expected: Expected
     if len(attentions) != 1:
         return None
     (attention,) = attentions
-    left, right = factors(attention.product)
-    if attention.keys_are_left and attention.dim in attention.summed_axes:
-        left, right = right, left
-    values = factors(attention.applied)[1 - attention.side]
-    q, k, v = (
-        _projected(call, node, slot)
-        for node, slot in ((attention.product, left), (attention.product, right),
-                            (attention.applied, values))
-    )  # fmt: skip
+    sides = attention.sides
+    if attention.dim in attention.summed_axes:
+        sides = attention.queries, attention.keys
+    q, k, v = (_projected(call, factor) for factor in (*sides, attention.values))
     concat = _joined(call, attention.applied)
     if q is None or k is None or v is None or concat is None:
         return None
@@ -451,10 +441,9 @@ def right_output(call: Recorded, attentions: list[Attention], expected: Expected
     return output
 
 
-def _projected(call: Recorded, product: Node, factor: int) -> Tensor | None:
+def _projected(call: Recorded, factor: Factor) -> Tensor | None:
     """Return the projection that a factor is made of by views and numbers alone, [B, T, width]."""
-    node = product.sources.get((factor, 0))
-    tokens = call.tokens
+    node, tokens = factor.source, call.tokens
     for _ in range(60):
         if node is None or (node.name not in VIEWS | {"mul", "div", "add"} | PRODUCTS):
             return None

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from attnviz.errors import InputError, UsageError
 from attnviz.features.check.anatomy import Attention, as_batch, back_to_projection, is_rotated
-from attnviz.features.check.trace import Node, Recorded, factors, in_double
+from attnviz.features.check.trace import Node, Recorded, in_double
 
 BATCH, LENGTH, SOURCE_LENGTH = 2, 7, 9  # B, T and S
 
@@ -435,23 +435,15 @@ def find_rotary_bugs(
     call: Recorded, attention: Attention, base: float | None, *, cross: bool
 ) -> Iterator[RotaryBug]:
     """Find what is wrong with the rotation of queries, keys and values; nothing where none is."""
-    left, right = factors(attention.product)
-    if attention.keys_are_left:
-        left, right = right, left
-    values = factors(attention.applied)[1 - attention.side]
     nodes, _ = call.run(inputs=[i[:, :1].expand_as(i).clone() for i in call.inputs])
     speeds, rotated = [], []
-    for node, slot in (
-        (attention.product, left), (attention.product, right),
-        (attention.applied, values),
-    ):  # fmt: skip
-        factor = nodes[node.number].args[slot]
-        first = slot == factors(node)[0]
-        vectors = factor if first == (node is attention.product) else factor.transpose(-1, -2)
+    for factor in (attention.queries, attention.keys, attention.values):
+        vectors = nodes[factor.product.number].args[factor.slot]
+        vectors = vectors.transpose(-1, -2) if factor.turned else vectors
         turns = _frequencies(as_batch(vectors))
         speeds.append(turns)
-        source = node.sources.get((slot, 0))
-        rotated.append(is_rotated(call, source) if turns is None else bool((turns > 0).any()))
+        moving = is_rotated(call, factor.source) if turns is None else bool((turns > 0).any())
+        rotated.append(moving)
     q, k, v = rotated
     fast, slow, _ = speeds
     if v and (q or k):
@@ -529,10 +521,11 @@ def _frequencies(part: Tensor) -> Tensor | None:
 def _lag(nodes: list[Node], attention: Attention, product: Node) -> int:
     """Find by how much rotation shifts keys against queries; 0 also where that cannot be told."""
     call, width = attention.call, attention.width
-    sides = [attention.product.sources.get((slot, 0)) for slot in factors(attention.product)]
     plain, scale = [], 1.0
-    for side in sides:
-        projection, factor, _ = back_to_projection(call, side) if side is not None else (None, 1, 0)
+    for side in attention.sides:
+        if side.source is None:
+            return 0
+        projection, factor, _ = back_to_projection(call, side.source)
         if projection is None:
             return 0
         value = nodes[projection.number].value
