@@ -366,7 +366,7 @@ def parts(
         yield token_votes(result, _TOKENS if everything else _TOKENS_IN_SHORT)
     yield ""
     yield Line(heading(result), "bold")
-    yield HeadsExplained(result, top, everything)
+    yield heads_explained(result, top, everything)
     yield Line(measured(result), "dim")
     if everything:
         yield ""
@@ -399,34 +399,28 @@ def token_votes(
     yield Text(f"through {', '.join(named)}")
 
 
-class HeadsExplained:
-    """A renderable: a line a head."""
-
-    def __init__(self, result: Explain, top: int | None = None, everything: bool = True) -> None:
-        self.result, self.top, self.everything = result, top, everything
-
-    def __rich_console__(
-        self, console: Console, options: ConsoleOptions
-    ) -> Iterator[RenderableType]:
-        """Draw for this console."""
-        result, plain = self.result, options.ascii_only
-        table = table_of("head", ">votes", "looks at", "its key is from", "without it")
-        for head in result.shown_heads[: self.top]:
-            table.add_row(
-                result.layout.name(head.head), "" if head.vote is None else signed(head.vote, 3),
-                most(head, plain), self._keys(head),
-                changes(head.effect),
-            )  # fmt: skip
-        for effect in result.groups:
-            table.add_row(signs(effect.name, plain), "", "", "", changes(effect))
-        yield table
-
-    def _keys(self, head: ExplainedHead) -> str:
-        shares = [
-            f"{key.origin.name(self.result.layout)} {100 * key.share:.0f} %"
+@renderable
+def heads_explained(
+    console: Console,
+    options: ConsoleOptions,
+    result: Explain,
+    top: int | None = None,
+    everything: bool = True,
+) -> RenderResult:
+    """Draw a line for each head that is told about, and each group that was ablated."""
+    plain, name = options.ascii_only, result.layout.name
+    table = table_of("head", ">votes", "looks at", "its key is from", "without it")
+    for head in result.shown_heads[:top]:
+        sources = [
+            f"{key.origin.name(result.layout)} {100 * key.share:.0f} %"
             for key in head.keys
             if key.share is not None and abs(key.share) >= 0.1
         ]
-        return ", ".join(shares if self.everything else shares[:_KEYS_IN_SHORT]) or (
-            "" if not head.reason else "cannot be told"
-        )
+        written = ", ".join(sources if everything else sources[:_KEYS_IN_SHORT])
+        unknown = "cannot be told" if head.reason else ""
+        vote = "" if head.vote is None else signed(head.vote, 3)
+        ablated = changes(head.effect)
+        table.add_row(name(head.head), vote, most(head, plain), written or unknown, ablated)
+    for effect in result.groups:
+        table.add_row(signs(effect.name, plain), "", "", "", changes(effect))
+    yield table

@@ -223,7 +223,7 @@ def parts(result: Lens) -> Iterator[RenderableType]:
             )  # fmt: skip
     else:
         if len(result.positions) > 1:
-            yield Layers(result)
+            yield layers(result)
             yield ""
         yield from _detail(result, result.positions[-1])
         yield ""
@@ -251,72 +251,52 @@ def _detail(result: Lens, position: int) -> Iterator[RenderableType]:
                    "blue: raises, orange: lowers", "dim")  # fmt: skip
 
 
-class Layers:
-    """A renderable: the most probable word of every state, coloured by its probability."""
+@renderable
+def layers(console: Console, options: ConsoleOptions, result: Lens) -> RenderResult:
+    """Show the most probable word of every state, coloured by its probability.
 
-    def __init__(self, result: Lens) -> None:
-        self.result = result
+    In bands of as many positions as fit.
+    """
+    plain, color = options.ascii_only, coloured(console)
+    longest = max(
+        cell_len(visible(word, ascii_only=plain))
+        for word in (*(c.top[0].token for c in result.cells), *result.tokens)
+    )
+    size = max(min(longest + (0 if color else 3), _MOST), _LEAST)
+    states = every_few(result.states())
+    names = [label(row[0].layer) for row in states]
+    left = max(map(len, names))
+    fitting = max((options.max_width - left) // (size + 1), 1)
+    count = len(result.positions)
+    first = max(0, count - _BANDS * fitting)
+    yield Line("layer ↓  token →, the most probable word"
+               + ("; brighter: more probable" if color else ", and its probability in %"),
+               "dim")  # fmt: skip
+    if len(states) < len(result.states()):
+        yield Line(f"{len(states)} of {len(result.states())} states, at even steps", "dim")
+    if first:
+        yield Line(f"the last {count - first} of {count} positions", "dim")
 
-    def __rich_console__(
-        self, console: Console, options: ConsoleOptions
-    ) -> Iterator[RenderableType]:
-        """Draw for this console, in bands of as many positions as fit."""
-        result, plain = self.result, options.ascii_only
-        color = coloured(console)
-        longest = max(
-            cell_len(visible(word, ascii_only=plain))
-            for word in (*(c.top[0].token for c in result.cells), *result.tokens)
-        )
-        size = max(min(longest + (0 if color else 3), _MOST), _LEAST)
-        states = every_few(result.states())
-        names = [label(row[0].layer) for row in states]
-        left = max(map(len, names))
-        fitting = max((options.max_width - left) // (size + 1), 1)
-        count = len(result.positions)
-        first = max(0, count - _BANDS * fitting)
-        yield Line("layer ↓  token →, the most probable word"
-                   + ("; brighter: more probable" if color else ", and its probability in %"),
-                   "dim")  # fmt: skip
-        if len(states) < len(result.states()):
-            yield Line(f"{len(states)} of {len(result.states())} states, at even steps", "dim")
-        if first:
-            yield Line(f"the last {count - first} of {count} positions", "dim")
-        for start in range(first, count, fitting):
-            yield from self._band(range(start, min(start + fitting, count)), names, left, size,
-                                  color=color, plain=plain)  # fmt: skip
-            yield Text("")
+    def words(texts: Sequence[str], name: str = "") -> Text:
+        line = Text(f"{name:>{left}}", "dim", no_wrap=True)
+        for text in texts:
+            word = visible(text, ascii_only=plain) if text else ""
+            line.append(" " + fit(word, size, ascii_only=plain))
+        line.rstrip()
+        return line
 
-    def _band(
-        self,
-        columns: Sequence[int],
-        names: Sequence[str],
-        left: int,
-        size: int,
-        *,
-        color: bool,
-        plain: bool,
-    ) -> Iterator[Text]:
-        result = self.result
-        texts = [result.tokens[result.positions[n]] for n in columns]
-        yield self._plain_line(left, texts, size, plain)
-        for name, row in zip(names, every_few(result.states()), strict=True):
+    for start in range(first, count, fitting):
+        columns = range(start, min(start + fitting, count))
+        yield words([result.tokens[result.positions[n]] for n in columns])
+        for name, row in zip(names, states, strict=True):
             line = Text(f"{name:>{left}}", "dim", no_wrap=True)
             for n in columns:
                 line.append(" ")
                 line.append(*_cell(row[n].top[0], size, color, plain))
             yield line
         if result.next and any(result.next[n] for n in columns):
-            yield self._plain_line(left, [result.next[n] for n in columns], size, plain, "next")
-
-    def _plain_line(
-        self, left: int, texts: Sequence[str], size: int, plain: bool, name: str = ""
-    ) -> Text:
-        line = Text(f"{name:>{left}}", "dim", no_wrap=True)
-        for text in texts:
-            label = visible(text, ascii_only=plain) if text else ""
-            line.append(" " + fit(label, size, ascii_only=plain))
-        line.rstrip()
-        return line
+            yield words([result.next[n] for n in columns], "next")
+        yield Text("")
 
 
 def _cell(word: LensToken, size: int, color: bool, plain: bool) -> tuple[str, Style]:

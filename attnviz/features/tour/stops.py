@@ -18,7 +18,7 @@ from attnviz.drawing.grid import heads_grid, signed_grid
 from attnviz.drawing.terminal import Line
 from attnviz.errors import OutputError, system_errors
 from attnviz.features.explain import description
-from attnviz.features.explain.description import HeadsExplained, token_votes
+from attnviz.features.explain.description import heads_explained, token_votes
 from attnviz.features.explain.function import explain
 from attnviz.features.explain.result import Explain
 from attnviz.features.heads.function import heads
@@ -84,7 +84,7 @@ def _reason(measured: Measured) -> Iterator[RenderableType]:
 
 
 def _needs(measured: Measured) -> Iterator[RenderableType]:
-    yield HeadsExplained(measured.reason)
+    yield heads_explained(measured.reason)
     yield Line(description.measured(measured.reason), "dim")
 
 

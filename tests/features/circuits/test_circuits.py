@@ -362,7 +362,7 @@ def test_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
 
 
 def test_no_arrow_passes_behind_a_head_that_is_not_its_own(report: Circuits) -> None:
-    axes = figure.build(report, 10, 150).axes[0]
+    axes = figure.draw.__wrapped__(report, 150, 10).axes[0]
     axes.figure.canvas.draw()
     circles = [one for one in axes.patches if isinstance(one, Circle)]
     arrows = [one for one in axes.patches if isinstance(one, FancyArrowPatch)]

@@ -37,12 +37,12 @@ def heads() -> Lens:
 def test_the_table_fits_any_width(found: Lens, heads: Lens) -> None:
     for width in (24, 40, 80, 200):
         for part in (
-            description.Layers(found),
+            description.layers(found),
             description.along(found, LAST),
             description.head_table(heads),
         ):
             assert max(map(len, shown(part, width).splitlines())) <= width
-    plain = shown(description.Layers(found), 80, "ascii") + shown(
+    plain = shown(description.layers(found), 80, "ascii") + shown(
         description.along(found, LAST), 80, "ascii"
     )
     assert plain.isascii()
