@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from operator import itemgetter
 from typing import Any
 
@@ -313,21 +314,14 @@ def along(console: Console, options: ConsoleOptions, result: Lens, position: int
     """One position layer by layer, with the token that is followed."""
     plain = options.ascii_only
     cells = every_few(result.along(position))
-    token = shorten(
-        visible(token_of(result, position), ascii_only=plain), _LONGEST,
-        ascii_only=plain,
-    )  # fmt: skip
-    room = options.max_width - 52
-    count = max(1, min(_WORDS, room // 16))
+    token = _short(token_of(result, position), plain)
+    count = max(1, min(_WORDS, (options.max_width - 52) // 16))
     table = table_of(
         ">layer", f">rank of {token}", ">probability", ">entropy", ">KL to last", "most probable"
     )
     for cell in cells:
-        top = ", ".join(
-            f"{shorten(visible(word.token, ascii_only=plain), _LONGEST, ascii_only=plain)} "
-            f"{percent(word.probability)}"
-            for word in cell.top[:count]
-        )
+        words = (f"{_short(word.token, plain)} {percent(word.probability)}" for word in cell.top)
+        top = ", ".join(islice(words, count))
         table.add_row(label(cell.layer), f"{cell.rank:,}", percent(cell.probability),
                       f"{cell.entropy:.2f}", f"{cell.kl:.2f}", top)  # fmt: skip
     yield table
@@ -359,20 +353,16 @@ def head_table(console: Console, options: ConsoleOptions, result: Lens) -> Rende
 
 
 def _over_rows(writes: HeadWrites, plain: bool) -> list[str]:
-    often = " ".join(
-        f"{shorten(visible(word.token, ascii_only=plain), _LONGEST, ascii_only=plain)} "
-        f"{100 * word.rows:.0f}"
-        for word in writes.recurring[:3]
-    )
-    return [often, "" if writes.in_text is None else share(writes.in_text)]
+    recurring = (f"{_short(w.token, plain)} {100 * w.rows:.0f}" for w in writes.recurring[:3])
+    return [" ".join(recurring), "" if writes.in_text is None else share(writes.in_text)]
 
 
 def _words(effects: Sequence[TokenEffect], plain: bool) -> str:
-    return " ".join(
-        f"{shorten(visible(word.token, ascii_only=plain), _LONGEST, ascii_only=plain)} "
-        f"{signed(word.value)}"
-        for word in effects
-    )
+    return " ".join(f"{_short(word.token, plain)} {signed(word.value)}" for word in effects)
+
+
+def _short(token: str, plain: bool) -> str:
+    return shorten(visible(token, ascii_only=plain), _LONGEST, ascii_only=plain)
 
 
 def finding(result: Lens, name: str) -> Finding | None:

@@ -136,25 +136,24 @@ def at(states: Sequence[Array], places: Sequence[int]) -> Array:
 
 def added(
     source: Source,
+    output: Output,
+    places: Sequence[int],
     states: Array,
-    mlps: Sequence[Array],
-    mixers: Mapping[int, Array],
     outputs: Mapping[Site, Array],
     tokens: Array,
     logits: Array,
-    names: Sequence[str],
-    deviations: Mapping[int, Array],
 ) -> Iterator[Added]:
-    """Take one logit of every state apart.
+    """Take one logit of every state [L + 1, P, D] apart, state by state.
 
-    ``states`` [L + 1, P, D]; ``mlps`` [P, D] by layer, what the feed-forward parts add; ``mixers``
-    [P, D] of some layers, what parts add that mix tokens without attention; ``outputs`` [P, H, d_v]
-    by layer, the heads' outputs; ``tokens``: int64 [L + 1, P], whose logit; ``logits`` [L + 1, P],
-    as they were read; ``deviations`` [P, n] by layer, σ of the normalizations that it puts over the
-    stream.
+    ``outputs`` [P, H, d_v] by layer, the heads' outputs; ``tokens``: int64 [(L + 1) P], whose
+    logit; ``logits``: as they were read.
     """
+    names = iter(trials.answer_texts(source, tokens.tolist()))
+    tokens, logits = (table.reshape(states.shape[:2]) for table in (tokens, exact(logits)))
+    mlps = at(output.mlps, places)
+    mixers = {layer: part[0, places] for layer, part in output.mixers.items()}
     lib, readout, split = arrays.of(states), source.readout().converted(states), list[Array]()
-    carrying = Carrying(readout, deviations)
+    carrying = Carrying.at(readout, output, (0, places))
     for index, state in enumerate(states):
         toward, constants = directions(readout, state, tokens[index])
         zeros = lib.xp.zeros_like(constants)
@@ -177,12 +176,12 @@ def added(
             toward = carrying.inside(toward, layer)
         columns = lib.xp.stack([(below * toward).sum(-1), *sums], 1)
         split += [columns.sum(-1) + heads.sum(-1), logits[index], columns, heads]
-    numbers, named = iter(fetched(split)), iter(names)
+    numbers = iter(fetched(split))
     for totals, read, *terms in zip(*[numbers] * 4, strict=True):
         _check(source, float((abs(totals - read) / abs(read).clip(1.0)).max()))
         rows = zip(totals.tolist(), *(part.tolist() for part in terms), strict=True)
         for total, (first, constant, bias_, mlp, mixer), by_head in rows:
-            yield Added(next(named), total, first, tuple(by_head), bias_, mlp, constant, mixer)
+            yield Added(next(names), total, first, tuple(by_head), bias_, mlp, constant, mixer)
 
 
 def _of_heads(source: Source, site: Site, outputs: Array, toward: Array) -> tuple[Array, Array]:
@@ -253,9 +252,10 @@ def run(source: Source, inputs: Inputs, question: LensSettings) -> Lens:
         heads = {
             site: z[0].swapaxes(0, 1)[places] for site, z in activations.values["written"].items()
         }
-        parts = _parts(source, output, states, places, heads, split, values)
-    masked = trials.is_masked(source)
-    texts = tokens.texts
+        parts = list(added(source, output, places, states, heads, split, values))
+    masked, texts = trials.is_masked(source), tokens.texts
+    follows = not masked and trials.labels_of(source) is None
+    following = (*texts[1:], "")
     return Lens(
         source=source.info,
         layout=source.layout,
@@ -264,7 +264,7 @@ def run(source: Source, inputs: Inputs, question: LensSettings) -> Lens:
         positions=tuple(places),
         token="" if answer is None else trials.answer_texts(source, [answer])[0],
         followed=trials.answer_texts(source, targets.tolist()),
-        next=_next(texts, places) if not masked and trials.labels_of(source) is None else (),
+        next=tuple(following[n] for n in places) if follows else (),
         cells=_cells(source, reading, places, parts),
         difference=reading.difference,
         reason=reason,
@@ -273,34 +273,12 @@ def run(source: Source, inputs: Inputs, question: LensSettings) -> Lens:
     )
 
 
-def _next(texts: Sequence[str], places: Sequence[int]) -> tuple[str, ...]:
-    """Give the token that follows each place; an empty text behind the last."""
-    return tuple(texts[n + 1] if n + 1 < len(texts) else "" for n in places)
-
-
-def _parts(
-    source: Source,
-    output: Output,
-    states: Array,
-    places: Sequence[int],
-    heads: dict[Site, Array],
-    tokens: Array,
-    values: Array,
-) -> Sequence[Added]:
-    """Return what made one logit of every state, in the order of the readings."""
-    mlps = list(at(output.mlps, places))
-    names = trials.answer_texts(source, tokens.tolist())
-    tokens, values = (table.reshape(states.shape[:2]) for table in (tokens, arrays.exact(values)))
-    mixers = {layer: part[0][list(places)] for layer, part in output.mixers.items()}
-    deviations = {layer: part[0][list(places)] for layer, part in output.deviations.items()}
-    return list(added(source, states, mlps, mixers, heads, tokens, values, names, deviations))
-
-
 def _cells(
     source: Source, reading: Readings, places: Sequence[int], parts: Sequence[Added | None]
 ) -> tuple[LensCell, ...]:
     """Return the readings as records."""
-    names = dict(_named(source, reading.ids))
+    distinct = sorted(set(reading.ids.reshape(-1).tolist()))
+    names = dict(zip(distinct, trials.answer_texts(source, distinct), strict=True))
     columns = (reading.ids, reading.logits, reading.probabilities, reading.entropy, reading.kl,
                reading.rank, reading.probability)  # fmt: skip
     cells = []
@@ -314,12 +292,6 @@ def _cells(
         layer = state - 1 if state else None
         cells.append(LensCell(layer, places[number], top, entropy, kl, rank, share, parts[index]))
     return tuple(cells)
-
-
-def _named(source: Source, ids: Array) -> zip[tuple[int, str]]:
-    """Every id with its text, each once."""
-    distinct = sorted(set(ids.reshape(-1).tolist()))
-    return zip(distinct, trials.answer_texts(source, distinct), strict=True)
 
 
 def _of_labels(source: Source) -> tuple[str, ...]:

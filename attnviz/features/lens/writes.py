@@ -88,9 +88,7 @@ def run_heads(
         stream = output.states[-1][0, places]
         local = readout.converted(stream)
         assert local.table is not None
-        carrying = Carrying(
-            local, {layer: deviation[0, places] for layer, deviation in output.deviations.items()}
-        )
+        carrying = Carrying.at(local, output, (0, places))
         for site, z in activations.values["written"].items():
             out = source.output(site).moved_to(stream)
             assert out.weight is not None

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.attention.contributions import direction, words
+from attnviz.attention.contributions import Carrying, direction, words
 from attnviz.captures.inputs import Input, prompts_of
 from attnviz.captures.loading import answering
 from attnviz.captures.settings import ModelSettings
@@ -45,7 +45,6 @@ from attnviz.features.logits.result import (
 from attnviz.features.logits.split import (
     StreamWatch,
     behind,
-    carried,
     check_closed,
     split,
     uncapped,
@@ -159,7 +158,7 @@ def _split(
     stream = output.states[-1][0, watch.position]
     readout = readout.converted(stream)
     toward = direction(readout, stream, token, against)
-    carrying = carried(output, watch, readout)
+    carrying = Carrying.at(readout, output, watch.row)
     parts, sources = split(source, output, watch, toward, carrying)
     total = sum(part.value for part in parts)
     check_closed(source, total, report.whole)

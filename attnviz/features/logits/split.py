@@ -47,6 +47,11 @@ class StreamWatch:
         if rows.passes is not None:
             self.passes[rows.site] = exact(rows.passes[self.item, :, row])
 
+    @property
+    def row(self) -> tuple[int, int]:
+        """The query's place in a pass: its item, and its position."""
+        return self.item, self.position
+
     def output(self, head: Head) -> Array:
         """Return what attention gives of a head, z [d_v]."""
         if head in self.replaced:
@@ -105,14 +110,6 @@ def behind(
     return gain(norm, total) * factor
 
 
-def carried(output: Output, watch: StreamWatch, readout: Readout) -> Carrying:
-    """Return the way of the stream through the layers at the query."""
-    return Carrying(
-        readout,
-        {layer: rows[watch.item, watch.position] for layer, rows in output.deviations.items()},
-    )
-
-
 def split(
     source: Source, output: Output, watch: StreamWatch, toward: Direction, carrying: Carrying
 ) -> tuple[tuple[LogitPart, ...], dict[Head, NDArray[np.float64]]]:
@@ -120,7 +117,7 @@ def split(
 
     Returns the parts, and [S] by head.
     """
-    query, vector, constant = (watch.item, watch.position), toward.vector, toward.constant
+    query, vector, constant = watch.row, toward.vector, toward.constant
     readout = carrying.readout
 
     def adds(state: Array, layer: int, passed: int | None = None) -> float:

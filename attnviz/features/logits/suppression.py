@@ -324,7 +324,7 @@ def _finished(source: Source, case: Case, output: Output, watch: split.StreamWat
         logits = exact(output.logits[0, 0])
         logit = float(logits[case.token] - (0 if case.against is None else logits[case.against]))
     toward = direction(readout, stream, case.token, case.against)
-    return _Run(output, watch, toward, split.carried(output, watch, readout), logit)
+    return _Run(output, watch, toward, Carrying.at(readout, output, watch.row), logit)
 
 
 def _donors(
