@@ -10,7 +10,7 @@ from rich.text import Text
 
 from attnviz.core.heads import Head
 from attnviz.drawing.console import coloured, renderable, table_of
-from attnviz.drawing.grid import on_terminal, signed, signed_grid
+from attnviz.drawing.grid import signed, signed_grid
 from attnviz.drawing.labels import (
     closing,
     counted,
@@ -25,10 +25,10 @@ from attnviz.drawing.tables import Row, which_head
 from attnviz.drawing.terminal import Line
 from attnviz.features.ablation.result import Change, Effect
 from attnviz.features.explain.result import Explain, ExplainedHead, MlpShare
+from attnviz.features.logits.description import UP, tinted
 
 _NAMED = 0.1  # shares of keys below that are not named
 _BARS = 12  # parts of the lead in a chart
-UP = -1  # what raises the logit is blue, what lowers it orange: the sign that is orange
 
 LIMITS = (
     "Votes are direct: what a head adds to the lead itself, with the last normalization's scale "
@@ -387,15 +387,9 @@ def token_votes(
 ) -> RenderResult:
     """Show the text, tinted by what all heads add through each token, some of them in words."""
     sums, plain = result.through_tokens(), options.ascii_only
-    largest = max(abs(value) for _, value in sums)
     if coloured(console):
-        line = Text()
-        for position, value in sorted(sums):
-            text = visible(result.tokens[position], ascii_only=plain)
-            line.append(text, on_terminal(value, largest, UP))
-        yield line
-    tokens = [visible(token, ascii_only=plain) for token in result.tokens]
-    named = (f"{tokens[position]} ({position}) {signed(v)}" for position, v in sums[:count])
+        yield tinted(result.tokens, dict(sums), plain)
+    named = (f"{token(result, position, plain)} {signed(v)}" for position, v in sums[:count])
     yield Text(f"through {', '.join(named)}")
 
 

@@ -24,6 +24,7 @@ from attnviz.features.explain.result import Explain
 from attnviz.features.heads.function import heads
 from attnviz.features.heads.result import Heads
 from attnviz.features.heatmap.function import heatmap
+from attnviz.features.logits.description import UP
 
 MODEL = "demo-gpt2"
 SENTENCE = "The keys to the cabinet are on the table because the keys to the cabinet were lost"
@@ -79,7 +80,7 @@ def _reason(measured: Measured) -> Iterator[RenderableType]:
     yield Line(description.said(reason))
     yield Line(description.account(reason))
     yield ""
-    yield signed_grid(reason.layout, votes, max(map(abs, votes.values())), description.UP)
+    yield signed_grid(reason.layout, votes, max(map(abs, votes.values())), UP)
     yield token_votes(reason)
 
 
