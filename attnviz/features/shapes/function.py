@@ -63,7 +63,7 @@ __all__ = [
     "walk",
 ]
 
-FIGURES = ("svg", "png", "pdf")
+FIGURES, DPI = ("svg", "png", "pdf"), 160
 DEFAULT_RUN = RunSizes()
 
 Out = str | Path | tuple[str | Path, ...] | None  # files to draw into, one or several
@@ -100,10 +100,10 @@ def diagram(
         printed = diagram_printed(walked)
     else:
 
-        def draw(format: str) -> bytes:
-            from attnviz.features.shapes.drawing.diagram_figure import diagram_figure
+        def draw(format: str) -> Any:
+            from attnviz.features.shapes.drawing.diagram_figure import draw as drawn
 
-            return diagram_figure(walked, format)
+            return drawn(walked, format, DPI)
 
         paths = _save(out, FIGURES, draw)
         printed = Printed(", ".join(map(wrote, paths)))
@@ -221,12 +221,7 @@ def sweep(
     result = along(sweep, in_dtype(run, model), spec_at)
     result = replace(result, model=model.name if model else None)
 
-    def draw(format: str) -> bytes:
-        from attnviz.features.shapes.drawing.figures import sweep_figure
-
-        return sweep_figure(result, format)
-
-    return _with_figures(sweep_printed(result), out, draw)
+    return _with_figures(sweep_printed(result), out)
 
 
 def presets() -> results.PresetsAnswer:
@@ -293,14 +288,7 @@ def scaling(seed: int = 0, *, out: Out = None) -> results.ScalingAnswer:
 
     if seed < 0:
         raise UsageError("{seed} must not be negative, got {}", seed, seed=...)
-    measured = scaling(seed)
-
-    def draw(format: str) -> bytes:
-        from attnviz.features.shapes.drawing.figures import scaling_figure
-
-        return scaling_figure(measured, format)
-
-    return _with_figures(scaling_printed(measured), out, draw)
+    return _with_figures(scaling_printed(scaling(seed)), out)
 
 
 def _walked(subject: Subject, run: RunSizes) -> tuple[Walk, int, ModelSpec | None]:
@@ -381,13 +369,19 @@ def _weighed(model: ModelSpec, subject: Subject) -> ModelSpec:
     return model if parameters is None else replace(model, whole=parameters.whole)
 
 
-def _with_figures(answer: A, out: Out, draw: Callable[[str], bytes]) -> A:
+def _with_figures(answer: A, out: Out) -> A:
     """Draw into the files asked for, and note them."""
+
+    def draw(format: str) -> Any:
+        from attnviz.features.shapes.drawing.figures import draw as drawn
+
+        return drawn(answer, format, DPI)
+
     paths = () if out is None else _save(out, FIGURES, draw)
     return replace(answer, notes=(*answer.notes, *(f"Wrote {path}." for path in paths)))
 
 
-def _save(out: Out, formats: tuple[str, ...], draw: Callable[[str], bytes]) -> tuple[Path, ...]:
+def _save(out: Out, formats: tuple[str, ...], draw: Callable[[str], Any]) -> tuple[Path, ...]:
     """Draw a picture into files of known suffixes, each whole or not at all."""
     paths = tuple(map(Path, files.listed(out)))
     for path in paths:

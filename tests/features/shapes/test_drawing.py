@@ -26,7 +26,7 @@ from attnviz.features.shapes.animation.page import (
 )
 from attnviz.features.shapes.costs import sweep
 from attnviz.features.shapes.drawing.costs import crossing_mark
-from attnviz.features.shapes.drawing.diagram_figure import ROPE, _Drawing, diagram_figure
+from attnviz.features.shapes.drawing.diagram_figure import ROPE, _Drawing, draw
 from attnviz.features.shapes.table import Paint, as_text, head_colour
 from attnviz.features.shapes.tiny import from_json, from_text
 from attnviz.features.shapes.worked import NumericWalk, compute
@@ -121,20 +121,20 @@ def test_nothing_is_drawn_outside_the_page(kind: str, heads: int) -> None:
 @pytest.mark.parametrize("kind", mostly_slow(MAGIC, "svg"))
 def test_diagrams_are_the_same_on_every_run(kind: str) -> None:
     walked = walk(spec_of(check_sizes(32, 4), bias=True), RunSizes(1, 3))
-    data = diagram_figure(walked, kind)
+    data = draw(walked, kind)
     assert data.startswith(MAGIC[kind])
-    assert data == diagram_figure(walked, kind)
+    assert data == draw(walked, kind)
 
 
 def test_figures_are_written(tmp_path: Path) -> None:
     layer, cross = answers.Layer(), answers.Layer(kind="cross")
-    for draw in (
+    for drawn in (
         lambda out: answers.diagram(layer, out=out),
         lambda out: answers.sweep(cross, "context-length=8..64", out=out),
         lambda out: answers.scaling(out=out),
     ):
         path = tmp_path / "f.svg"
-        answer = draw(path)
+        answer = drawn(path)
         assert path.read_bytes().startswith(MAGIC["svg"])
         assert str(path) in answer.title + "".join(answer.notes)
     answers.diagram(answers.Model("deepseek-v2"), out=tmp_path / "f.png")

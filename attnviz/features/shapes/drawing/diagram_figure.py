@@ -14,7 +14,7 @@ from matplotlib.patches import FancyArrowPatch, PathPatch, Polygon, Rectangle
 from matplotlib.path import Path
 
 from attnviz.attention.walkthrough import Walk
-from attnviz.drawing.canvas import rendered
+from attnviz.drawing.canvas import picture
 from attnviz.drawing.palette import ink, mix
 from attnviz.features.shapes.table import MIXED, NEUTRAL, head_colour
 
@@ -119,21 +119,17 @@ COLUMN, GAP = 100.0, 18.0
 FULL = 3 * COLUMN + 2 * GAP
 MARGIN = 12.0
 SHAPES = FULL + 16
-DPI = 160
 MAX_HEADS = 12
 LABELLED = 16
 ROPE = "#d98880"
 
 
-def diagram_figure(walk: Walk, format: str) -> bytes:
-    """Draw a layer as ``svg``, ``png`` or ``pdf``; sizes that are unset stay letters."""
-
-    def build() -> Figure:
-        drawing = _Drawing(walk)
-        drawing.draw()
-        return drawing.scene.figure
-
-    return bytes(rendered(build, format, DPI))
+@picture
+def draw(walk: Walk, dpi: float) -> Figure:
+    """Draw a layer; sizes that are unset stay letters."""
+    drawing = _Drawing(walk)
+    drawing.draw()
+    return drawing.scene.figure
 
 
 class _Drawing:

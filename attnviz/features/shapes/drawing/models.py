@@ -120,38 +120,23 @@ def _state_table(group: StateGroup) -> Table:
     """Give the state of one linear layer and how it is updated, with what its convolution keeps."""
     state = group.state
     read = f"S ← S {state.decay} (I - β k kᵀ) + β v kᵀ, read as S q"
-    columns = (
-        Column("step", "kept"),
-        Column("shape", "shape"),
-        Column("size", "size", "left"),
-        Column("operation", "operation", wrap=12),
-        Column("elements", "numbers", "right"),
-    )
     rows = (
         ("state S", "[B, H, dᵥ, dₖ]", (state.heads, state.value_dim, state.key_dim), read),
+        ("inputs", "[B, C, w]", (state.channels, state.kernel),
+         "the last w tokens' q, k and v before their convolution"),
+    )  # fmt: skip
+    table = table_of(
+        rows,
+        (Column("step", "kept"), lambda row: cell(row[0], "strong")),
+        (Column("shape", "shape"), lambda row: cell(row[1])),
+        (Column("size", "size"), lambda row: cell(f"(B, {', '.join(map(str, row[2]))})")),
+        (Column("operation", "operation", wrap=12), lambda row: cell(row[3])),
         (
-            "inputs",
-            "[B, C, w]",
-            (state.channels, state.kernel),
-            "the last w tokens' q, k and v before their convolution",
+            Column("elements", "numbers", "right"),
+            lambda row: cell(f"{math.prod(row[2]):,}", "", math.prod(row[2])),
         ),
     )
-    return Table(
-        f"One linear layer: layer {group.layers[0]} ({state.rule})",
-        columns,
-        tuple(
-            Row(
-                (
-                    cell(name, "strong"),
-                    cell(letters),
-                    cell(f"(B, {', '.join(map(str, sizes))})"),
-                    cell(operation),
-                    cell(f"{math.prod(sizes):,}", "", math.prod(sizes)),
-                )
-            )
-            for name, letters, sizes, operation in rows
-        ),
-    )
+    return table._replace(title=f"One linear layer: layer {group.layers[0]} ({state.rule})")
 
 
 def _cache(spec: AttentionSpec) -> tuple[str, str, int | str]:
