@@ -13,12 +13,12 @@ from torch import Tensor
 
 from attnviz.features.check.trace import (
     ELEMENTWISE,
+    NORMS,
     PRODUCTS,
     VIEWS,
     Node,
     Recorded,
     factors,
-    is_opaque,
     moved_places,
 )
 
@@ -287,7 +287,7 @@ def _learned(node: Node, step: tuple[int, int]) -> bool:
 
 def _factor_of(node: Node, step: tuple[int, int]) -> float | None:
     """Return what an operation multiplies with, a number; None where it is none."""
-    if is_opaque(node.name):
+    if node.name in NORMS:
         return None
     if node.name not in {"mul", "mul_", "div", "div_"}:
         return 1.0
@@ -315,11 +315,7 @@ def back_to_projection(call: Recorded, node: Node) -> tuple[Node | None, float, 
         moving = call.moving(node)
         if not moving:
             return None, factor, plain
-        if (
-            len(moving) > 1
-            or is_opaque(node.name)
-            or node.name not in VIEWS | ELEMENTWISE | {"cat"}
-        ):
+        if len(moving) > 1 or node.name in NORMS or node.name not in VIEWS | ELEMENTWISE | {"cat"}:
             rotated = node.name in {"add", "sub", "cat", "stack", "mul", "add_", "sub_"}
             plain = plain and rotated and node.name != "mul"
             node = node.sources[moving[0]]

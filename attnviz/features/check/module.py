@@ -42,17 +42,8 @@ _HEADS = ("num_heads", "n_heads", "heads", "n_head", "h", "nhead", "num_attentio
           "n_attn_heads", "attention_heads", "num_query_heads", "H", "head")  # fmt: skip
 _KV_HEADS = ("num_kv_heads", "n_kv_heads", "kv_heads", "num_key_value_heads", "n_kv_head",
              "num_groups", "n_kv_groups", "num_kv_groups", "kv_head")  # fmt: skip
-_HEAD_WIDTH = (
-    "head_dim",
-    "d_head",
-    "dim_head",
-    "head_size",
-    "d_k",
-    "d_v",
-    "d_q",
-    "d_key",
-    "d_value",
-)
+_HEAD_WIDTH = ("head_dim", "d_head", "dim_head", "head_size", "d_k", "d_v", "d_q", "d_key",
+               "d_value")  # fmt: skip
 _LENGTH = ("context_length", "block_size", "max_len", "max_seq_len", "seq_len", "n_ctx",
            "max_length", "max_position_embeddings", "ctx_len", "n_positions",
            "num_patches", "T")  # fmt: skip

@@ -38,7 +38,7 @@ ELEMENTWISE = {
     "tanh", "add_", "sub_", "mul_", "div_", "masked_fill_", "index_put", "index_put_", "copy_",
     "rsub", "minimum", "maximum", "tril", "triu", "nan_to_num", "fill_", "dropout",
 }  # fmt: skip
-_NORMS = {
+NORMS = {
     "native_layer_norm", "rsqrt", "pow", "mean", "linalg_vector_norm", "norm", "native_group_norm",
     "native_batch_norm", "_fused_rms_norm", "rms_norm", "var", "var_mean", "softplus", "elu",
     "relu", "sigmoid", "exp",
@@ -336,11 +336,6 @@ def moved_places(node: Node, places: Tensor, source: tuple[int, int]) -> Tensor:
     moved = node.run(*args, **node.kwargs)
     first = moved if isinstance(moved, Tensor) else moved[0]
     return first if first.shape == node.value.shape else places.reshape(node.value.shape)
-
-
-def is_opaque(name: str) -> bool:
-    """Whether a scale behind this operation is no plain factor."""
-    return name in _NORMS
 
 
 def factors(product: Node) -> tuple[int, int]:
