@@ -141,29 +141,28 @@ def verify(subject: Subject, run: RunSizes = DEFAULT_RUN) -> results.VerifyAnswe
             verify=...,
         )
     towers, parameters = subject.towers(), _counted(subject)
-    unknown = set(parameters.towers) - set(towers) if towers else set[str]()
+    attention, whole = parameters.attention, parameters.whole
+    unknown: list[str] = []
     if len(parameters.towers) > 1 and towers:
+        unknown = sorted(parameters.towers.keys() - towers.keys())
         result = verifying.verify_towers(model.name, towers, parameters.towers, parameters.origin)
     else:
         result = verifying.verify_model(model, dict(parameters.layers), parameters.origin)
-        unknown = set()
-    share = parameters.attention / parameters.whole if parameters.whole else 0
     ran = "The layers were not run, since their parameters differ."
     if not result.failures:
-        checks, ran = _ran(subject, model, towers=bool(towers), parameters=parameters.whole)
+        checks, ran = _ran(subject, model, towers=bool(towers), parameters=whole)
         result = result.of((*result.checks, *checks), result.subject)
     notes = [
         ran,
         *(
             f"{sum(parameters.towers[tower].values()):,} attention parameters of its {tower} tower "
             "were not checked: attnviz does not know that tower's family."
-            for tower in sorted(unknown)
+            for tower in unknown
         ),
-        f"{parameters.attention:,} of the model's {parameters.whole:,} parameters are attention "
-        f"({100 * share:.1f} %).",
+        f"{attention:,} of the model's {whole:,} parameters are attention "
+        f"({100 * attention / (whole or 1):.1f} %).",
     ]
-    attention, total = parameters.attention, parameters.whole
-    result = replace(result, attention_parameters=attention, whole_parameters=total)
+    result = replace(result, attention_parameters=attention, whole_parameters=whole)
     return verify_printed(replace(result, notes=tuple(notes)))
 
 
@@ -318,15 +317,11 @@ def _ran(
         if any(group.spec.rotary and group.spec.rotary.scaling for group in model.groups):
             kind = "models with scaled rotary positions"
         return [], f"Only parameters were counted: attnviz does not run the layers of {kind} here."
-    config: Mapping[str, Any]
-    folder: Path | None
-    if subject.published is None:
-        from attnviz.models.folder import locate_config
-
-        config, folder = locate_config(subject.name)
+    if subject.published is not None:
+        checks, text = run_layers(model, subject.published.config, None)
     else:
-        config, folder = subject.published.config, None
-    checks, text = run_layers(model, config, folder if parameters <= MAX_PARAMETERS else None)
+        config, folder = subject.located()
+        checks, text = run_layers(model, config, folder if parameters <= MAX_PARAMETERS else None)
     return checks, f"{text} Values are equal within {TOLERANCE:g} of the largest."
 
 
@@ -336,9 +331,7 @@ def _counted(subject: Model) -> ParameterCount:
 
     chosen = subject.published
     if chosen is None:
-        from attnviz.models.folder import locate_config
-
-        counts = count_checkpoint(locate_config(subject.name)[1])
+        counts = count_checkpoint(subject.located()[1])
         if counts is None:
             raise InputError(
                 "{} has no safetensors weights here to count; {verify} needs a folder that holds "
@@ -360,12 +353,11 @@ def _counted(subject: Model) -> ParameterCount:
 
 def _weighed(model: ModelSpec, subject: Subject) -> ModelSpec:
     """Count all parameters of the model, where its weights are there to count."""
-    from attnviz.models.folder import locate_config
     from attnviz.models.parameter_count import count_checkpoint
 
     if not isinstance(subject, Model) or subject.model is None:
         return model
-    parameters = count_checkpoint(locate_config(subject.model)[1])
+    parameters = count_checkpoint(subject.located()[1])
     return model if parameters is None else replace(model, whole=parameters.whole)
 
 
