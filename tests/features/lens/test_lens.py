@@ -19,6 +19,7 @@ from attnviz.features.lens import run as lens_run
 from attnviz.features.lens.result import Lens, LensSettings
 from attnviz.features.lens.run import run
 from attnviz.models import pretrained
+from attnviz.models.demo import DEMOS
 from tests.models.tiny import GAIN, LONG, SHORT, build, hooked_only, inputs_of
 from tests.repeated import REPEATED
 
@@ -117,11 +118,18 @@ def found() -> Lens:
     return av.lens(TEXT)
 
 
-def test_the_native_backend_reads_like_transformers(found: Lens) -> None:
+@pytest.fixture
+def exact() -> tuple[Any, tuple[int, ...]]:
+    """demo-gpt2 by transformers in float64, and the text's ids."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        DEMOS["demo-gpt2"], dtype=torch.float64
+    )
+    return model.eval(), av.load("demo-gpt2").prepare(Prompt(TEXT)).sides["decoder"].queries.ids
+
+
+def test_the_native_backend_reads_like_transformers(found: Lens, exact: Any) -> None:
     """demo-gpt2; transformers normalizes the last of its hidden states, so that it is left out."""
-    folder = Path(av.__file__).parent / "models" / "demo" / "demo-gpt2"
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64).eval()
-    ids = av.load("demo-gpt2").prepare(Prompt(TEXT)).sides["decoder"].queries.ids
+    model, ids = exact
     with torch.no_grad():
         output = model(torch.tensor([ids]), output_hidden_states=True)
         read = [model.lm_head(model.transformer.ln_f(x))[0] for x in output.hidden_states[:-1]]
@@ -136,11 +144,9 @@ def test_the_native_backend_reads_like_transformers(found: Lens) -> None:
     assert found.followed == tuple(cell.top[0].token for cell in found.states()[-1])
 
 
-def test_what_a_layer_added_against_modules(found: Lens) -> None:
+def test_what_a_layer_added_against_modules(found: Lens, exact: Any) -> None:
     """Each head's part from W_O of transformers' module and its input, by NumPy."""
-    folder = Path(av.__file__).parent / "models" / "demo" / "demo-gpt2"
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64).eval()
-    ids = av.load("demo-gpt2").prepare(Prompt(TEXT)).sides["decoder"].queries.ids
+    model, ids = exact
     kept: dict[tuple[str, int], np.ndarray] = {}
     for n, layer in enumerate(model.transformer.h):
         layer.attn.c_proj.register_forward_hook(

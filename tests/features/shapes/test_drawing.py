@@ -31,6 +31,7 @@ from attnviz.features.shapes.table import Paint, as_text, head_colour
 from attnviz.features.shapes.tiny import from_json, from_text
 from attnviz.features.shapes.worked import NumericWalk, compute
 from tests import mostly_slow
+from tests.viewing import opened
 
 MAGIC = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}
 
@@ -286,26 +287,35 @@ def test_animation_data_is_not_repeated() -> None:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_animation_plays_under_its_policy_and_its_stage_has_the_theme(
+def test_the_animation_plays_by_keys_under_its_policy_and_says_when_it_fails(
     browser: Any, tmp_path: Path, theme: str
 ) -> None:
     path = tmp_path / "animation.html"
     path.write_bytes(animation_page(animation()))
-    where = browser.new_context(color_scheme=theme, reduced_motion="reduce")
-    page = where.new_page()
-    told: list[str] = []
-    page.on("console", lambda message: told.append(message.text))
-    page.goto(path.as_uri())
-    for _ in range(8):
-        page.keyboard.press("ArrowRight")
-    assert page.inner_text("#where").startswith("9 /")
-    assert page.locator("#stage rect.ring").count() > 0
-    ground = page.evaluate("getComputedStyle(document.getElementById('stage')).backgroundColor")
-    assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(15, 18, 23)"}[theme]
-    assert told == []
-    page.evaluate(
-        "() => { const more = document.createElement('script');"
-        " more.textContent = 'window.pwned = 1'; document.body.append(more); }"
-    )
-    assert page.evaluate("window.pwned") is None
-    where.close()
+    with opened(browser, color_scheme=theme, reduced_motion="reduce") as found:
+        page = found.visit(path).page
+        last = int(page.eval_on_selector("#seek", "seek => seek.max"))
+        assert page.inner_text("#play") == "Play"
+        assert page.inner_text("#where") == f"1 / {last + 1}"
+        assert page.eval_on_selector_all("#stage text", "all => all.some(one => one.textContent)")
+        keys = ("ArrowRight", 2), ("End", last + 1), ("ArrowLeft", last), ("Home", 1)
+        for key, where in (*keys, *(("ArrowRight", n) for n in range(2, 10))):
+            page.keyboard.press(key)
+            assert page.inner_text("#where").split(" / ")[0] == str(where)
+        assert page.locator("#stage rect.ring").count() > 0
+        ground = page.evaluate("getComputedStyle(document.getElementById('stage')).backgroundColor")
+        assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(15, 18, 23)"}[theme]
+        page.keyboard.press("+")
+        assert page.input_value("#speed") == "2"
+        page.keyboard.press(" ")
+        assert page.inner_text("#play") == "Pause"
+        assert not page.is_visible("#failure")
+        page.evaluate("dispatchEvent(new ErrorEvent('error', { message: 'a mishap' }))")
+        assert page.inner_text("#failure") == "This page failed: a mishap"
+        assert found.console == ["error: a mishap"]
+        page.evaluate(
+            "() => { const more = document.createElement('script');"
+            " more.textContent = 'window.pwned = 1'; document.body.append(more); }"
+        )
+        assert page.evaluate("window.pwned") is None
+        found.console.clear()
