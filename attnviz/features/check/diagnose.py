@@ -11,7 +11,7 @@ where one of these is broken.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -64,12 +64,10 @@ class Doctor:
     def diagnose(self) -> Diagnosis:
         """Everything that is wrong."""
         if any(node.name in _DROPOUT for node in self.call.nodes):
-            self._bug("dropout", "weights A", "dropout runs in eval mode",
-                      "use nn.Dropout, or F.dropout with training=self.training")  # fmt: skip
+            self._add(Bug.of("dropout"))
             return self.result
         if any(reason.endswith(anatomy.TWICE) for reason in self.others):
-            self._bug("softmax twice", "weights A", "softmax is taken of weights again",
-                      "softmax once, of the masked scores")  # fmt: skip
+            self._add(Bug.of("softmax twice"))
             return self.result
         for attention in self.attentions:
             self._look_at(attention)
@@ -79,27 +77,19 @@ class Doctor:
             self._batches()
         return self.result
 
-    def _bug(
-        self, name: str, step: str, text: str, change: str, mend: dict[int, Change] | None = None
-    ) -> None:
-        if any(bug.name == name for bug in self.result.bugs):
-            if mend:
-                self.result.changes[name].update(mend)
-            return
-        self.result.bugs.append(Bug(name=name, step=step, what=text, change=change))
-        self.result.changes[name] = dict(mend or {})
+    def _add(self, bug: Bug, mend: Mapping[int, Change] | None = None) -> None:
+        """Note a bug, with what mends it; of several of one name the first is told."""
+        if bug.name not in self.result.changes:
+            self.result.bugs.append(bug)
+        self.result.changes.setdefault(bug.name, {}).update(mend or {})
 
     def _look_at(self, attention: Attention) -> None:
         softmax = attention.softmax
         summed = attention.summed_axes
         if attention.dim not in summed:
             axis = next(iter(summed), softmax.value.ndim - 1)
-            self._bug(
-                "axis", "weights A",
-                f"softmax runs over axis {attention.dim}, and values are summed over axis {axis}",
-                f"softmax(dim={axis - softmax.value.ndim}), over the keys: each row then sums to 1",
-                {softmax.number: _constant(attention.scores.value.softmax(axis))},
-            )  # fmt: skip
+            bug = Bug.of("axis", dim=attention.dim, axis=axis, last=axis - softmax.value.ndim)
+            self._add(bug, {softmax.number: _constant(attention.scores.value.softmax(axis))})
             return
         if self._layout(attention):
             return
@@ -109,7 +99,7 @@ class Doctor:
         self._shared(attention)
         base, cross = self.expected.base, self.expected.cross
         for bug in find_rotary_bugs(self.call, attention, base, cross=cross):
-            self._bug(*bug)
+            self._add(bug)
 
     # which tokens meet
 
@@ -127,19 +117,8 @@ class Doctor:
             )
             return True
         if mixed:
-            if mixed == ["K"]:
-                self._bug(
-                    "transpose", "scores",
-                    "the keys that meet a query are made of several tokens: K is reshaped where it "
-                    "is to be transposed",
-                    "K.transpose(-1, -2); a view of [.., T, d] as [.., d, T] keeps no token whole",
-                )  # fmt: skip
-            else:
-                self._bug(
-                    "view", "Q, K, V",
-                    f"vectors of {' and '.join(mixed)} hold numbers of several tokens",
-                    "view to [B, T, H, d], then transpose(1, 2): a view mixes tokens with heads",
-                )  # fmt: skip
+            view = Bug.of("view/vectors", sides=" and ".join(mixed))
+            self._add(Bug.of("transpose") if mixed == ["K"] else view)
             return True
         if bool((values == -1).any()) and self._mixed_before(attention):
             self.result.failed.append(
@@ -147,10 +126,7 @@ class Doctor:
             )
             return True
         if bool((values == -1).any()):
-            self._bug(
-                "view", "Q, K, V", "vectors of V hold numbers of several tokens",
-                "view V to [B, T, H, d], then transpose(1, 2), as Q and K",
-            )  # fmt: skip
+            self._add(Bug.of("view/values"))
             return True
         named = [name for name, tokens in (("Q", rows), ("K", keys)) if self._wrong(tokens, name)]
         if self._wrong(values[:, None], "V"):
@@ -162,11 +138,7 @@ class Doctor:
         if values.shape == keys[:, 0].shape and bool(
             (values != keys[:, 0])[real & (values >= 0)].any()
         ):
-            self._bug(
-                "values", "head outputs",
-                "weights meet the values of other tokens than those whose keys they were taken of",
-                "lay V out as K: view to [B, T, H, d], then transpose(1, 2)",
-            )  # fmt: skip
+            self._add(Bug.of("values"))
             return True
         return False
 
@@ -212,30 +184,13 @@ class Doctor:
         tokens = max(keys[:, 0], key=lambda of_map: len(set(of_map.tolist())))  # of some map most
         several = len(set(self._items(tokens).tolist())) > 1
         if several and len(set(self._positions(tokens).tolist())) == 1:
-            self._bug(
-                "batch_first", "X",
-                "tokens attend to the same position of the other items of the batch",
-                "the module takes [T, B, D]: build it with batch_first=True, or transpose(0, 1) "
-                "before and after",
-            )  # fmt: skip
+            self._add(Bug.of("batch_first"))
         elif several:
-            self._bug(
-                "view", "Q, K, V", "a map has keys of several items of the batch",
-                "view to [B, T, H, d], then transpose(1, 2); only then merge B and H",
-            )  # fmt: skip
+            self._add(Bug.of("view/items"))
         elif len(set(tokens.tolist())) == 1:
-            self._bug(
-                "heads", "Q, K, V",
-                "the heads of one token attend to each other, and no token to another",
-                "transpose(1, 2) before the product: [B, H, T, d], so that scores are [B, H, T, S]",
-            )  # fmt: skip
+            self._add(Bug.of("heads/tokens"))
         else:
-            self._bug(
-                "view", "Q, K, V",
-                f"a map has some tokens several times and others never, by {' and '.join(sides)}",
-                "view to [B, T, H, d], then transpose(1, 2): a view straight to [B, H, T, d] has "
-                "the right shape and cuts across tokens",
-            )  # fmt: skip
+            self._add(Bug.of("view/tokens", sides=" and ".join(sides)))
 
     # scale, mask, weights
 
@@ -277,11 +232,8 @@ class Doctor:
         } | names
         for wrong, text in names.items():
             if math.isclose(factor, wrong, rel_tol=1e-5):
-                number = attention.product.number
-                self._bug(
-                    "scale", "scaled", text, f"divide scores by √{width} = {math.sqrt(width):.4g}",
-                    {number: lambda value: value * (right / factor)},
-                )  # fmt: skip
+                bug = Bug.of("scale", text=text, width=width, root=math.sqrt(width))
+                self._add(bug, {attention.product.number: lambda value: value * (right / factor)})
                 return
         self.result.notes.append(
             f"scores are multiplied by {factor:.4g}; 1/√d would be {right:.4g}"
@@ -336,34 +288,18 @@ class Doctor:
             self._off_by_one(attention, "its own token is masked too, so that the first row has no "
                              "key and becomes NaN")  # fmt: skip
             return
-        count = int(weights.isnan().any(-1)[0].sum())
-        self._bug(
-            "no key", "masked", f"{count} rows of a map have no key left, and softmax gives NaN",
-            "leave every row a key, or set such rows to 0 behind softmax",
-        )  # fmt: skip
+        self._add(Bug.of("no key", count=int(weights.isnan().any(-1)[0].sum())))
 
     def _filled(self, attention: Attention, faint: Tensor, value: float) -> None:
         """Masked scores that keep a weight."""
         rows, keys, real = self._pairs(attention)
         below = (faint == ((keys < rows) & real)) | (faint == ((keys <= rows) & real))
         if bool((faint <= (keys > rows)).all()):
-            self._bug(
-                "fill", "masked",
-                f"masked scores are filled with {value:.4g}, which softmax gives a weight: later "
-                "tokens are attended to",
-                "fill with -inf (or -1e9) before softmax", self._masked_right(attention),
-            )  # fmt: skip
+            self._add(Bug.of("fill/later", value=value), self._masked_right(attention))
         elif bool(below.all()):
-            self._bug(
-                "inverted", "masked", "the mask falls on earlier tokens, and with a weak fill",
-                "mask keys that come later, and fill with -inf", self._masked_right(attention),
-            )  # fmt: skip
+            self._add(Bug.of("inverted/weak"), self._masked_right(attention))
         else:
-            self._bug(
-                "fill", "masked",
-                f"masked scores are filled with {value:.4g}, which leaves them a weight",
-                "fill with -inf (or -1e9) before softmax",
-            )  # fmt: skip
+            self._add(Bug.of("fill/weak", value=value))
 
     def _against(self, attention: Attention, attended: Tensor, allowed: Tensor) -> None:
         """Compare what has a weight with what may have one; bool [N, T, S] both."""
@@ -382,45 +318,25 @@ class Doctor:
         elif causal and bool((leaks <= (keys == rows + 1)).all()):
             self._off_by_one(attention, "each token sees the next one")
         elif causal and bool((attended == (later | eye & real)).all() or (attended == later).all()):
-            self._inverted(attention)
+            self._add(Bug.of("inverted"), self._masked_right(attention))
         elif self._by_head(attention, attended, real):
             return
         elif causal and bool(attended[real].all()):
-            self._bug(
-                "no mask", "masked", "later tokens are attended to: no mask reaches the scores",
-                "fill the scores of later keys with -inf before softmax",
-                self._masked_right(attention),
-            )  # fmt: skip
+            self._add(Bug.of("no mask"), self._masked_right(attention))
         else:
             self.result.failed.append("a mask does not block what it is to block")
-
-    def _inverted(self, attention: Attention) -> None:
-        self._bug(
-            "inverted", "masked", "a token sees itself and later ones: the mask is inverted",
-            "mask what comes later (triu with diagonal=1), and keep the lower triangle",
-            self._masked_right(attention),
-        )  # fmt: skip
 
     def _by_head(self, attention: Attention, attended: Tensor, real: Tensor) -> bool:
         """Whether a mask falls on some maps alone, as one that broadcasts over the wrong axis."""
         bare = attended.masked_fill(~real, True).flatten(1).all(1)
         if bool(bare.any()) and not bool(bare.all()):
-            self._bug(
-                "mask axis", "masked",
-                f"{int(bare.sum())} of {len(bare)} maps are not masked: the mask is laid over "
-                "another axis",
-                "give the mask the shape [T, S] or [B, 1, T, S], the same for all heads",
-                self._masked_right(attention),
-            )  # fmt: skip
+            bug = Bug.of("mask axis", bare=int(bare.sum()), maps=len(bare))
+            self._add(bug, self._masked_right(attention))
             return True
         return False
 
     def _off_by_one(self, attention: Attention, text: str) -> None:
-        self._bug(
-            "off by one", "masked", f"the causal mask is off by one: {text}",
-            "block keys j > i: torch.triu(ones, diagonal=1), or keep torch.tril(ones)",
-            self._masked_right(attention),
-        )  # fmt: skip
+        self._add(Bug.of("off by one", text=text), self._masked_right(attention))
 
     def _masked_right(self, attention: Attention) -> dict[int, Change]:
         """Return the softmax with the raw scores masked as they should be."""
@@ -457,7 +373,7 @@ class Doctor:
         elif bool((attended & later <= (keys == rows + 1)).all()):
             self._off_by_one(attention, "each token sees the next one")
         elif not bool(attended[earlier].any()):
-            self._inverted(attention)
+            self._add(Bug.of("inverted"), self._masked_right(attention))
         else:
             self._by_head(attention, attended, real)
 
@@ -474,26 +390,16 @@ class Doctor:
         sums = met.sum(-1)
         zeroed = (met.abs() <= _ZERO) & (weights > _ZERO)
         if bool(zeroed.any()) and bool((changed <= zeroed).all()):
-            low = float(sums.min())
             rows, keys, _ = self._pairs(attention)
             mend = self._masked_right(attention) if bool((zeroed <= (keys > rows)).all()) else {}
-            self._bug(
-                "mask after softmax", "masked",
-                f"weights are set to 0 after softmax: rows sum to {low:.2f} and more, not to 1",
-                "fill scores with -inf before softmax", mend,
-            )  # fmt: skip
+            self._add(Bug.of("mask after softmax", low=float(sums.min())), mend)
         elif bool(zeroed.any()) and bool(((sums - 1).abs() < 1e-6).all()):
             self.result.notes.append("weights are masked after softmax and brought back to sum 1")
         elif not bool(((sums - 1).abs() < 1e-6).all()):
-            number = attention.weights.number
-            self._bug(
-                "weights changed", "weights A",
-                f"weights are changed after softmax: rows sum to {float(sums.min()):.3g} to "
-                f"{float(sums.max()):.3g}",
-                "multiply V by what softmax gives",
-                {} if attention.weights is attention.softmax else {number: _constant(
-                    attention.softmax.value.reshape(-1)[attention.weight_places.clamp_min(0)])},
-            )  # fmt: skip
+            softmax, places = attention.softmax, attention.weight_places.clamp_min(0)
+            right = {attention.weights.number: _constant(softmax.value.reshape(-1)[places])}
+            bug = Bug.of("weights changed", low=float(sums.min()), high=float(sums.max()))
+            self._add(bug, {} if attention.weights is softmax else right)
         else:
             self.result.notes.append("weights are changed after softmax, and still sum to 1")
 
@@ -510,10 +416,7 @@ class Doctor:
         ratio = a / b
         finite = ratio[ratio.isfinite()]
         if finite.numel() and bool(((finite - finite[0]).abs() < 1e-9).all()):
-            self._bug(
-                "one matrix", "K", "queries and keys are the same numbers: one matrix makes both",
-                "give Q and K a matrix each; scores are symmetric otherwise",
-            )  # fmt: skip
+            self._add(Bug.of("one matrix"))
 
     # what becomes of head outputs
 
@@ -546,25 +449,16 @@ class Doctor:
                     return
             reached += self._channels(attention, rows, outputs)
         if reached and len(reached) > 1 and self._apart(reached):
-            self._bug(
-                "no W_O", "Y",
-                "each head moves only its own part of the output: nothing mixes the heads",
-                "end with W_O: Y = Z W_O, a D × D matrix over all heads",
-            )  # fmt: skip
+            self._add(Bug.of("no W_O"))
 
     def _merged_wrong(self, reached: set[tuple[int, int]], item: int, position: int) -> None:
         if not reached:
-            self._bug("unused", "Z", "what heads read never reaches the output",
-                      "return what the heads give, joined and multiplied by W_O")  # fmt: skip
+            self._add(Bug.of("unused/heads"))
             return
         positions = sorted(t for _, t in reached if (_, t) != (item, position))
-        self._bug(
-            "merge", "Z concat",
-            f"the heads' output for token {position} ends up at "
-            f"{'tokens ' + ', '.join(map(str, positions[:4])) if positions else 'another item'}",
-            "transpose(1, 2) back to [B, T, H, d], then contiguous().view(B, T, D): without it the "
-            "concat glues different tokens together",
-        )  # fmt: skip
+        tokens = f"tokens {', '.join(map(str, positions[:4]))}"
+        places = tokens if positions else "another item"
+        self._add(Bug.of("merge", position=position, places=places))
 
     def _channels(self, attention: Attention, rows: Tensor, outputs: Tensor) -> Iterator[Tensor]:
         """Which channels of one token's output each head moves, bool [D] each."""

@@ -139,11 +139,7 @@ def _named_error(error: BaseException, subject: module.Subject) -> Exception:
     """Return an error of the module as the bug that it is, or as the user's input."""
     text = module.one_line(error)
     if "view size is not compatible" in text:
-        return _Broken(Bug(
-            name="contiguous", step="Z concat", what="a view fails: behind a transpose, or as a "
-            "chunk of a larger tensor, the numbers do not lie in its order",
-            change=".contiguous() before .view, or .reshape",
-        ))  # fmt: skip
+        return _Broken(Bug.of("contiguous"))
     if "scalar types: Long, Int" in text:
         return InputError(
             f"{type(subject.module).__name__} takes token ids, not vectors: check the attention in "
@@ -191,11 +187,7 @@ def _with_masks(
     rank, exam, form = candidates[0]
     unread = not any(bug.name not in {"no key", "inverted"} for bug in exam.result.bugs)
     if rank >= 2 and unread and _changes_nothing(subject, [entry[1] for entry in candidates]):
-        exam.result.bugs[:] = [Bug(
-            name="mask ignored", step="masked",
-            what=f"what is given as {name} changes nothing",
-            change="add the mask to scores, or fill with -inf where it blocks, before softmax",
-        )]  # fmt: skip
+        exam.result.bugs[:] = [Bug.of("mask ignored", mask=name)]
     return exam, f"{name} {form}"
 
 
@@ -241,26 +233,16 @@ def _structure(exam: Exam, heads: int | None) -> list[Bug]:
     count = _heads(exam)
     one_head = exam.call.output.shape[-1] < exam.call.inputs[0].shape[-1]  # by design
     if heads and count and count < heads and not one_head:
-        bugs.append(Bug(
-            name="heads", step="Q, K, V", what=f"{count} maps are computed, not {heads}",
-            change="cut D into heads: view to [B, T, H, d], then transpose(1, 2)",
-        ))  # fmt: skip
+        bugs.append(Bug.of("heads/few", count=count, heads=heads))
     bugs += _repeated(exam)
     for attention in exam.doctor.attentions:
         groups = [_groups(exam, factor) for factor in (attention.keys, attention.values)]
         shared = [g for g in groups if g and 1 < len(set(g)) < len(g)]
         size = len(shared[0]) // len(set(shared[0])) if shared else 0
         if shared and any(g == [n % len(set(g)) for n in range(len(g))] for g in shared):
-            bugs.append(Bug(
-                name="tiled", step="K",
-                what="key/value heads are tiled: query head h meets head h mod G",
-                change=f"repeat_interleave({size}, dim=1): neighbouring query heads share one",
-            ))  # fmt: skip
+            bugs.append(Bug.of("tiled", size=size))
         elif len(shared) == 2 and shared[0] != shared[1]:
-            bugs.append(Bug(
-                name="tiled", step="K", what="a query head has keys of one head, values of another",
-                change="repeat_interleave K and V alike",
-            ))  # fmt: skip
+            bugs.append(Bug.of("tiled/values"))
     return bugs
 
 
@@ -304,14 +286,7 @@ def _repeated(exam: Exam) -> list[Bug]:
             heads += [list(parts) for parts in zip(*sides, strict=True)]
     numbers = _numbered(heads)
     shared = [str(n) for n, number in enumerate(numbers) if numbers.count(number) > 1]
-    if not shared:
-        return []
-    return [Bug(
-        name="same head", step="Q, K, V",
-        what=f"heads {', '.join(shared)} have the same queries, keys and values: one module or "
-        "matrix serves them all",
-        change="give every head its own: nn.ModuleList(Head() for _ in range(H)), not [Head()] * H",
-    )]  # fmt: skip
+    return [Bug.of("same head", heads=", ".join(shared))] if shared else []
 
 
 def _with_unused(subject: module.Subject, exam: Exam, bugs: list[Bug]) -> list[Bug]:
@@ -326,8 +301,7 @@ def _with_unused(subject: module.Subject, exam: Exam, bugs: list[Bug]) -> list[B
         return bugs
     lone = ", ".join(parts)
     if not bugs:
-        return [Bug(name="unused", step="Q, K, V", what=f"{lone} takes no part in the output",
-                    change="use it, or take it away")]  # fmt: skip
+        return [Bug.of("unused/matrix", matrix=lone)]
     return [replace(bug, what=f"{bug.what} ({lone} is never used)")
             if bug.name in {"one matrix", "no W_O"} else bug for bug in bugs]  # fmt: skip
 
@@ -349,12 +323,7 @@ def _stepped(exam: Exam, step: Callable[[Tensor, int], Any]) -> list[Bug]:
         output = result if isinstance(result, Tensor) else result[0]
         difference = float((output[:, -1] - exam.call.output[:, position]).abs().max())
         if difference > 1e-6 * (1 + float(exam.call.output.abs().max())):
-            return [Bug(
-                name="cache", step="K",
-                what=f"token by token, position {position} gets another output than in one pass",
-                change="at step t the cache holds keys and values 0 … t, each at its own position",
-                off=difference,
-            )]  # fmt: skip
+            return [replace(Bug.of("cache", position=position), off=difference)]
     return []
 
 

@@ -25,8 +25,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from attnviz.drawing.labels import counted
 from attnviz.errors import InputError, UsageError
 from attnviz.features.check.anatomy import Attention, as_batch, back_to_projection, is_rotated
+from attnviz.features.check.result import Bug
 from attnviz.features.check.trace import Node, Recorded, in_double
 
 BATCH, LENGTH, SOURCE_LENGTH = 2, 7, 9  # B, T and S
@@ -402,8 +404,6 @@ _OF_ROTARY = ("base", "theta")  # names of a base; the latter only in modules th
 _CHANGED = ("scaling", "ntk", "yarn", "interpol", "factor")
 _EXACT = 1e-7
 
-RotaryBug = tuple[str, str, str, str]  # a name, the step, what is done and how to change it
-
 
 def named_base(module: nn.Module) -> float | None:
     """Return a module's base of rotary positions; None for none, several, or scaled ones."""
@@ -424,7 +424,7 @@ def named_base(module: nn.Module) -> float | None:
 
 def find_rotary_bugs(
     call: Recorded, attention: Attention, base: float | None, *, cross: bool
-) -> Iterator[RotaryBug]:
+) -> Iterator[Bug]:
     """Find what is wrong with the rotation of queries, keys and values; nothing where none is."""
     nodes, _ = call.run(inputs=[i[:, :1].expand_as(i).clone() for i in call.inputs])
     speeds, rotated = [], []
@@ -438,12 +438,9 @@ def find_rotary_bugs(
     q, k, v = rotated
     fast, slow, _ = speeds
     if v and (q or k):
-        yield ("rotary", "V", "values are rotated by their positions",
-               "rotate queries and keys alone: scores then tell of distances")  # fmt: skip
+        yield Bug.of("rotary/values")
     elif q != k:
-        side = "queries" if q else "keys"
-        yield ("rotary", "Q, K, V", f"{side} alone are rotated by their positions",
-               "rotate queries and keys alike: scores then tell of distances")  # fmt: skip
+        yield Bug.of("rotary/side", side="queries" if q else "keys")
     elif (
         q and not cross and len(call.inputs) == 1
         and fast is not None and slow is not None and fast.shape == slow.shape
@@ -452,35 +449,21 @@ def find_rotary_bugs(
         yield from _of_pairs(fast, slow, lag, base)
 
 
-def _of_pairs(fast: Tensor, slow: Tensor, lag: int, base: float | None) -> Iterator[RotaryBug]:
+def _of_pairs(fast: Tensor, slow: Tensor, lag: int, base: float | None) -> Iterator[Bug]:
     """Compare what turns a query's numbers with what turns a key's."""
     if not torch.equal(fast > 0, slow > 0):
         split = ((fast > 0) != (slow > 0)).nonzero().flatten().tolist()
-        yield (
-            "split", "Q, K, V",
-            f"numbers {split[0]} to {split[-1]} of a head are rotated in queries or in keys alone: "
-            "the rotated part of the one meets the content of the other",
-            "join both parts in the same order in Q and in K: [content; rotated position]",
-        )  # fmt: skip
+        yield Bug.of("split", first=split[0], last=split[-1])
         return
     speeds = sorted({round(f, 6) for f in fast.tolist() if f > 0}, reverse=True)
     if not torch.allclose(fast, slow, rtol=1e-4, atol=1e-6):
         swap = torch.allclose(fast.sort()[0], slow.sort()[0], rtol=1e-4, atol=1e-6)
-        yield (
-            "rotary" if swap else "rotary base", "Q, K, V",
-            "queries pair other numbers of a head than keys do (halves against neighbours)" if swap
-            else f"queries and keys turn at other speeds, {_listed(fast)} and {_listed(slow)}",
-            "rotate queries and keys alike: scores then tell of distances",
-        )  # fmt: skip
+        apart = Bug.of("rotary base/speeds", fast=_listed(fast), slow=_listed(slow))
+        yield Bug.of("rotary/pairs") if swap else apart
         return
     if lag:
-        yield (
-            "rotary offset", "Q, K, V",
-            f"keys are rotated as if they stood {abs(lag)} "
-            f"{'position' if abs(lag) == 1 else 'positions'} {'later' if lag > 0 else 'earlier'} "
-            "than the queries of the same tokens",
-            "give queries and keys of a token the same position",
-        )  # fmt: skip
+        distance = f"{counted(abs(lag), 'position')} {'later' if lag > 0 else 'earlier'}"
+        yield Bug.of("rotary offset", distance=distance)
     pairs = int((fast > 0).sum()) // 2
     if base is None or len(speeds) < 2 or pairs < 2 or not math.isclose(speeds[0], 1, rel_tol=1e-5):
         return
@@ -489,11 +472,8 @@ def _of_pairs(fast: Tensor, slow: Tensor, lag: int, base: float | None) -> Itera
         math.isclose(f, speeds[1] ** i, rel_tol=1e-3) for i, f in enumerate(speeds) if f > 1e-3
     )
     if len(speeds) == pairs and geometric and not math.isclose(speeds[1], expected, rel_tol=1e-4):
-        yield (
-            "rotary base", "Q, K, V",
-            f"positions turn by base {speeds[1] ** -pairs:,.4g}, and the module names {base:,.4g}",
-            f"turn pair i by {base:,.4g}^(-2i/{2 * pairs}) radians a position",
-        )  # fmt: skip
+        found = speeds[1] ** -pairs
+        yield Bug.of("rotary base/named", found=found, base=base, numbers=2 * pairs)
 
 
 def _frequencies(part: Tensor) -> Tensor | None:
