@@ -296,7 +296,11 @@ def _with_unused(subject: module.Subject, exam: Exam, bugs: list[Bug]) -> list[B
     except Exception:
         return bugs
     used = {_NUMBER.sub("#", n) for n, _ in subject.module.named_parameters() if n not in names}
-    parts = [n for n in names if _is_projection(n) or _NUMBER.sub("#", n) in used]
+    parts = [
+        n for n in names
+        if any(word in n.lower() for word in module.NAMES["projections"])
+        or _NUMBER.sub("#", n) in used
+    ]  # fmt: skip
     if not parts:
         return bugs
     lone = ", ".join(parts)
@@ -304,14 +308,6 @@ def _with_unused(subject: module.Subject, exam: Exam, bugs: list[Bug]) -> list[B
         return [Bug.of("unused/matrix", matrix=lone)]
     return [replace(bug, what=f"{bug.what} ({lone} is never used)")
             if bug.name in {"one matrix", "no W_O"} else bug for bug in bugs]  # fmt: skip
-
-
-def _is_projection(name: str) -> bool:
-    lower = name.lower()
-    return any(word in lower for word in (
-        "q", "k_", "key", "_k", "wk", "v_", "val", "_v", "wv", "out", "proj", "w_o", "wo", "fc",
-        "dense", "o_",
-    ))  # fmt: skip
 
 
 def _stepped(exam: Exam, step: Callable[[Tensor, int], Any]) -> list[Bug]:

@@ -16,6 +16,7 @@ import inspect
 import math
 import re
 import sys
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,28 +34,7 @@ from attnviz.features.check.trace import Node, Recorded, in_double
 
 BATCH, LENGTH, SOURCE_LENGTH = 2, 7, 9  # B, T and S
 
-_WIDTH = (
-    "d_model", "embed_dim", "hidden_size", "dim", "n_embd", "emb_dim", "d_in", "embedding_dim",
-    "embed_size", "input_dim", "model_dim", "dim_model", "num_hiddens", "d_out", "in_dim", "width",
-    "d", "dmodel", "emb_size", "hidden_dim", "n_units", "query_dim", "channels", "in_features",
-    "features", "output_dim", "n_state", "emb", "k", "size", "d_hidden", "inner_dim", "query_size",
-    "key_size", "value_size", "embedding_size", "d_embed",
-)  # fmt: skip
-_HEADS = ("num_heads", "n_heads", "heads", "n_head", "h", "nhead", "num_attention_heads", "nheads",
-          "n_attn_heads", "attention_heads", "num_query_heads", "H", "head")  # fmt: skip
-_KV_HEADS = ("num_kv_heads", "n_kv_heads", "kv_heads", "num_key_value_heads", "n_kv_head",
-             "num_groups", "n_kv_groups", "num_kv_groups", "kv_head")  # fmt: skip
-_HEAD_WIDTH = ("head_dim", "d_head", "dim_head", "head_size", "d_k", "d_v", "d_q", "d_key",
-               "d_value")  # fmt: skip
-_LENGTH = ("context_length", "block_size", "max_len", "max_seq_len", "seq_len", "n_ctx",
-           "max_length", "max_position_embeddings", "ctx_len", "n_positions",
-           "num_patches", "T")  # fmt: skip
-_QUERIES = ("query", "queries", "q", "x_q", "q_input", "target", "tgt")
-_KEYS = ("key", "keys", "k", "x_k", "k_input")
-_VALUES = ("value", "values", "v", "x_v", "v_input")
-_OTHERS = ("context", "memory", "encoder_output", "enc", "enc_out", "y", "kv", "source", "src2",
-           "encoder_hidden_states", "key_value_states", "cond", "x_kv", "encoder_outputs", "ctx",
-           "x2", "x_2", "enc_output", "encoder_out", "x_kv", "other")  # fmt: skip
+NAMES: dict[str, Any] = tomllib.loads(Path(__file__).with_name("names.toml").read_text("utf-8"))
 _CAUSAL = re.compile(r"causal|autoregressive", re.IGNORECASE)
 _MASKED = re.compile(r"masked_?(self|multi|attention|head)", re.IGNORECASE)
 
@@ -95,6 +75,7 @@ def build(
 ) -> nn.Module:
     """Return the module, with the sizes under the names that its constructor has for them."""
     values = _sizes(d_model, heads, kv_heads)
+    sizes = {n for kind in ("width", "heads", "kv_heads", "length") for n in NAMES[kind]}
     keywords: dict[str, Any] = {}
     missing: list[str] = []
     for name, parameter in list(inspect.signature(cls.__init__).parameters.items())[1:]:
@@ -102,11 +83,10 @@ def build(
             continue
         if name in extra:
             keywords[name] = extra[name]
-        elif name in values and (name in _WIDTH + _HEADS + _KV_HEADS + _LENGTH or
-                                 parameter.default is parameter.empty):  # fmt: skip
+        elif name in values and (name in sizes or parameter.default is parameter.empty):
             if values[name] is not None:
                 keywords[name] = values[name]
-        elif name in ("config", "cfg", "args", "params", "model_args", "conf"):
+        elif name in NAMES["config"]:
             keywords[name] = SimpleNamespace(**{**values, **extra})
         elif "drop" in name and parameter.default is parameter.empty:
             keywords[name] = 0.0
@@ -129,20 +109,17 @@ def build(
 
 def takes_heads(cls: type[nn.Module]) -> bool:
     """Whether the constructor of a class has a name for the number of heads."""
-    return any(name in _HEADS for name in inspect.signature(cls.__init__).parameters)
+    return any(name in NAMES["heads"] for name in inspect.signature(cls.__init__).parameters)
 
 
 def _sizes(d_model: int, heads: int, kv_heads: int | None) -> dict[str, Any]:
-    values: dict[str, Any] = dict.fromkeys(_WIDTH, d_model) | dict.fromkeys(_HEADS, heads)
-    values |= dict.fromkeys(_KV_HEADS, heads if kv_heads is None else kv_heads)
-    values |= dict.fromkeys(_HEAD_WIDTH, d_model // heads)
-    values |= dict.fromkeys(_LENGTH, 2 * SOURCE_LENGTH)
-    values |= {"bias": True, "qkv_bias": True, "dropout": 0.0, "attn_pdrop": 0.0, "p": 0.0,
-               "resid_pdrop": 0.0, "attention_dropout": 0.0, "causal": False, "use_bias": True,
-               "attention_probs_dropout_prob": 0.0, "attn_dropout": 0.0, "resid_dropout": 0.0,
-               "embd_pdrop": 0.0, "attention_bias": False, "rope_theta": 10000.0,
-               "norm_eps": 1e-6, "max_batch_size": BATCH, "is_causal": False}  # fmt: skip
-    return values
+    values: dict[str, Any] = {}
+    for kind, size in (
+        ("width", d_model), ("heads", heads), ("kv_heads", heads if kv_heads is None else kv_heads),
+        ("head_width", d_model // heads), ("length", 2 * SOURCE_LENGTH),
+    ):  # fmt: skip
+        values |= dict.fromkeys(NAMES[kind], size)
+    return values | NAMES["usual"]
 
 
 @dataclass(eq=False)
@@ -266,7 +243,7 @@ def _arguments(
     x = values[0] if values else draw(LENGTH)
     if not isinstance(x, Tensor) or x.ndim != 3:
         raise UsageError("{x} is a tensor [B, T, D]", x=...)
-    first = next((name for name in names if name.lower() in _QUERIES), names[0])
+    first = next((name for name in names if name.lower() in NAMES["queries"]), names[0])
     order[first] = take(x)
     source = None if context is None else _doubled(context)
     for name in names:
@@ -275,9 +252,11 @@ def _arguments(
         plain, empty = name.lower(), kinds[name].default is inspect.Parameter.empty
         if "mask" in plain or plain.startswith(("need", "use_", "return", "output_")):
             continue
-        if plain in _KEYS + _VALUES and (empty or first.lower() in _QUERIES):
+        if plain in NAMES["keys"] + NAMES["values"] and (
+            empty or first.lower() in NAMES["queries"]
+        ):
             order[name] = take(x if source is None else source)
-        elif plain in _OTHERS and (empty or source is not None):
+        elif plain in NAMES["others"] and (empty or source is not None):
             order[name] = take(draw(SOURCE_LENGTH) if source is None else source)
         elif plain in ("valid_lens", "valid_len", "lengths"):
             constants[name] = None
@@ -298,7 +277,7 @@ def _doubled(value: Any) -> Any:
 
 def _widths(module: nn.Module) -> list[int]:
     """Return what D may be: what the module says itself, then what its matrices take and give."""
-    named = [getattr(module, name, None) for name in _WIDTH if len(name) > 1]
+    named = [getattr(module, name, None) for name in NAMES["width"] if len(name) > 1]
     linear = [part for part in module.modules() if isinstance(part, nn.Linear)]
     matrices = [p for p in module.parameters() if p.ndim == 2]
     widths = [value for value in named if type(value) is int]
@@ -399,9 +378,6 @@ def one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-_BASES = ("rope_theta", "rope_base", "rotary_base", "rotary_emb_base", "rope_freq_base")
-_OF_ROTARY = ("base", "theta")  # names of a base; the latter only in modules that are called rotary
-_CHANGED = ("scaling", "ntk", "yarn", "interpol", "factor")
 _EXACT = 1e-7
 
 
@@ -415,9 +391,9 @@ def named_base(module: nn.Module) -> float | None:
                 lower = name.lower()
                 number = isinstance(value, int | float) and not isinstance(value, bool)
                 plain = value is None or value is False or (number and value <= 1)  # of scores
-                if any(word in lower for word in _CHANGED) and not plain:
+                if any(word in lower for word in NAMES["changed"]) and not plain:
                     return None
-                if number and (lower in _BASES or (rotary and lower in _OF_ROTARY)):
+                if number and lower in NAMES["bases"] + NAMES["bases_of_rotary"] * rotary:
                     bases.add(float(value))
     return bases.pop() if len(bases) == 1 else None
 
