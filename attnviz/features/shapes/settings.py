@@ -329,7 +329,7 @@ class Example(Settings):
                 raise UsageError(
                     "{} is fixed by the example {!r}; leave it out", Setting(options[0]), self.file
                 )
-            return tiny.causal_example() if self.file == "causal" else tiny.masked_example()
+            return tiny.bundled(str(self.file))
         layer = self.layer
         if layer.sliding_window is not None and layer.sliding_window < 1:
             raise UsageError(

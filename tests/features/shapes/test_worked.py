@@ -16,7 +16,7 @@ from attnviz.errors import InputError, SizeError
 from attnviz.features.shapes import function as answers
 from attnviz.features.shapes.result import Answer
 from attnviz.features.shapes.table import Paint, as_text
-from attnviz.features.shapes.tiny import EMBEDDINGS, causal_example, from_json, from_text, read_json
+from attnviz.features.shapes.tiny import EMBEDDINGS, bundled, from_json, from_text, read_json
 from attnviz.features.shapes.worked import compute, scaling, shifted_row
 
 
@@ -34,7 +34,7 @@ def reference(q: Any, k: Any, v: Any, *, causal: bool) -> tuple[Any, Any]:
 
 
 def test_the_causal_vector() -> None:
-    walked = compute(causal_example())
+    walked = compute(bundled("causal"))
     head = walked.heads[0]
     weights, output = reference(head.q, head.k, head.v, causal=True)
     np.testing.assert_allclose(head.weights, weights, atol=1e-15)
