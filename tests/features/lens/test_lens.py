@@ -19,7 +19,6 @@ from attnviz.features.lens import run as lens_run
 from attnviz.features.lens.result import Lens, LensSettings
 from attnviz.features.lens.run import run
 from attnviz.models import pretrained
-from attnviz.models.demo import DEMOS
 from tests.models.tiny import GAIN, LONG, SHORT, build, hooked_only, inputs_of
 from tests.repeated import REPEATED
 
@@ -118,18 +117,11 @@ def found() -> Lens:
     return av.lens(TEXT)
 
 
-@pytest.fixture
-def exact() -> tuple[Any, tuple[int, ...]]:
-    """demo-gpt2 by transformers in float64, and the text's ids."""
-    model = transformers.AutoModelForCausalLM.from_pretrained(
-        DEMOS["demo-gpt2"], dtype=torch.float64
-    )
-    return model.eval(), av.load("demo-gpt2").prepare(Prompt(TEXT)).sides["decoder"].queries.ids
-
-
-def test_the_native_backend_reads_like_transformers(found: Lens, exact: Any) -> None:
+def test_the_native_backend_reads_like_transformers(found: Lens) -> None:
     """demo-gpt2; transformers normalizes the last of its hidden states, so that it is left out."""
-    model, ids = exact
+    folder = Path(av.__file__).parent / "models" / "demo" / "demo-gpt2"
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64).eval()
+    ids = av.load("demo-gpt2").prepare(Prompt(TEXT)).sides["decoder"].queries.ids
     with torch.no_grad():
         output = model(torch.tensor([ids]), output_hidden_states=True)
         read = [model.lm_head(model.transformer.ln_f(x))[0] for x in output.hidden_states[:-1]]
@@ -144,9 +136,11 @@ def test_the_native_backend_reads_like_transformers(found: Lens, exact: Any) -> 
     assert found.followed == tuple(cell.top[0].token for cell in found.states()[-1])
 
 
-def test_what_a_layer_added_against_modules(found: Lens, exact: Any) -> None:
+def test_what_a_layer_added_against_modules(found: Lens) -> None:
     """Each head's part from W_O of transformers' module and its input, by NumPy."""
-    model, ids = exact
+    folder = Path(av.__file__).parent / "models" / "demo" / "demo-gpt2"
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64).eval()
+    ids = av.load("demo-gpt2").prepare(Prompt(TEXT)).sides["decoder"].queries.ids
     kept: dict[tuple[str, int], np.ndarray] = {}
     for n, layer in enumerate(model.transformer.h):
         layer.attn.c_proj.register_forward_hook(
