@@ -6,15 +6,13 @@ Curves on logarithmic axes in the terminal, drawn with braille dots.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from attnviz.attention.spec import AttentionSpec
 from attnviz.drawing.console import dot_bit, dots_sign
-from attnviz.errors import Message
 from attnviz.features.shapes.costs import DECODED
-from attnviz.features.shapes.drawing.walk import COUNTING, unset_dtype
 from attnviz.features.shapes.result import (
     CompareAnswer,
     ScalingAnswer,
@@ -34,6 +32,7 @@ from attnviz.features.shapes.table import (
     numbers,
     percent,
     plural,
+    say,
     size,
     table_of,
 )
@@ -221,60 +220,35 @@ def _ratio(ratio: float) -> str:
 def _compare_notes(comparison: CompareAnswer) -> list[str]:
     run = comparison.sizes
     tokens, layers = plural(comparison.tokens, "token"), plural(comparison.layers, "layer")
-    notes = [
-        Message(
-            "Numbers: kept per token and layer. Cache of {} a sequence ({cache} or {seq} sets "
-            "them), in {}, at {} bytes a number; all kinds keep the same D, H and d.",
-            tokens,
-            layers,
-            run.cache_width,
-            cache=...,
-            seq=...,
-        ),
-        f"Read per token: what decoding one token reads, the weights of these attention layers "
-        f"(shared by a batch of {run.batch or 1:,}) and its own sequence's cache; FLOP/byte: what "
-        "it computes with that, FLOPs/token. A machine that does more in the time it reads a byte "
-        "waits.",
-        COUNTING,
+    notes: list[str] = [
+        say("compare.numbers", tokens, layers, run.cache_width, cache=..., seq=...),
+        say("compare.read", run.batch or 1),
+        say("every.counting"),
     ]
     latent = next((variant for variant in comparison.variants if variant.layer.kind == "mla"), None)
     if latent is not None:
-        notes.append(
-            f"MLA decodes a token in {count(latent.decoding_flops)} FLOPs with W_K and W_V "
-            "absorbed into queries and outputs, as it is served (arXiv:2405.04434, section 2.1.2), "
-            "which its FLOP/byte is of, and in "
-            f"{count(latent.decoding_flops_rebuilt)} where the keys and values of all tokens "
-            "are made of their latents at every step, as the walk and FLOPs/layer have it."
-        )
+        steps = latent.decoding_flops, latent.decoding_flops_rebuilt
+        notes.append(say("compare.latent", *map(count, steps)))
     if comparison.spec.window is not None or any(
         variant.layer.sliding_window for variant in comparison.variants
     ):
-        notes.append("A window keeps, reads and scores no more keys than it is long.")
+        notes.append(say("compare.window"))
     row = next((variant for variant in comparison.variants if variant.own), None)
     if row is not None and row.ratio_to_mha < 1:
-        mha = comparison.variants[0]
-        notes.insert(
-            0,
-            f"{row.name} keeps {row.cache_elements_per_token:,} numbers per token and layer where "
-            f"MHA with the same {comparison.spec.heads} heads of {comparison.spec.head_dim} keeps "
-            f"{mha.cache_elements_per_token:,}: {1 / row.ratio_to_mha:,.4g} times less "
-            f"({percent(row.ratio_to_mha)}).",
-        )
+        spec, kept = comparison.spec, comparison.variants[0].cache_elements_per_token
+        ratio = 1 / row.ratio_to_mha, percent(row.ratio_to_mha)
+        own = row.name, row.cache_elements_per_token, spec.heads, spec.head_dim, kept, *ratio
+        notes.insert(0, say("compare.own", *own))
     if comparison.spec.kind == "mla":
-        notes.insert(
-            1,
-            "This compares one layer with MHA of the same heads. DeepSeek-V2's published 93.3 % "
-            "reduction compares whole systems: DeepSeek-V2 against DeepSeek 67B, which has other "
-            "sizes and grouped queries (arXiv:2405.04434).",
-        )
+        notes.insert(1, say("compare.systems"))
     if comparison.memory_bytes is not None:
         notes.append(_memory_note(comparison, tokens))
     if any(variant.used_by for variant in comparison.variants):
-        notes.append("Used by: published models with as many key heads, each with its own H/G.")
+        notes.append(say("compare.used_by"))
     if run.chosen is None:
-        notes.append(unset_dtype())
+        notes.append(say("every.unset_dtype", dtype="bf16"))
     if run.cached == "int8":
-        notes.append("The scales that an int8 cache needs beside its numbers are not counted.")
+        notes.append(say("compare.int8"))
     return notes
 
 
@@ -284,11 +258,8 @@ def _memory_note(comparison: CompareAnswer, tokens: str) -> str:
     owner = (
         "the model's weights" if comparison.whole else "attention's weights, all that is known here"
     )
-    text = (
-        f"What fits is the cache beside {owner} ({size(row.weights_bytes)} in "
-        f"{comparison.sizes.number} for {row.name}); activations need room too. "
-        f"Tokens: one sequence as long as possible; sequences: of {tokens} each."
-    )
+    weights = size(row.weights_bytes)
+    text = say("compare.fits", owner, weights, comparison.sizes.number, row.name, tokens)
     short = row.weights_bytes - (comparison.memory_bytes or 0)
     return text + (f" The weights alone lack {size(short)}." if short > 0 else "")
 
@@ -307,12 +278,9 @@ def sweep_printed(sweep: SweepAnswer) -> SweepAnswer:
         numbers("weights_bytes", "weights, kept", "weights_bytes", size),
         numbers("streamed_bytes", "in blocks", "streamed_bytes", size),
     )
-    notes = [
-        COUNTING,
-        "Weights kept: all B·H·T·S of them at the run's dtype. In blocks: what attnviz holds at "
-        "once when it hands them out in blocks of rows (float32), linear in S.",
-    ]
-    notes += [unset_dtype()] if sweep.sizes.chosen is None else []
+    notes: list[str] = [say("every.counting"), say("sweep.kept")]
+    if sweep.sizes.chosen is None:
+        notes.append(say("every.unset_dtype", dtype="bf16"))
     crossed = crossing_mark(sweep)
 
     def draw(width: int, paint: Paint) -> list[str]:
@@ -369,12 +337,7 @@ def scaling_printed(result: ScalingAnswer) -> ScalingAnswer:
         result,
         title=f"What 1/√d is for: softmax over {result.keys} keys, queries and keys standard "
         "normal",
-        notes=(
-            f"Means over {result.samples:,} rows, seed {result.seed}, float64. Entropy in bits: "
-            "6 is uniform over 64 keys, 0 is a single key.",
-            "Gradient: Frobenius norm of diag(a) - a aᵀ, the Jacobian of the weights by the scores "
-            "that enter softmax. Without the scale it dies as d grows, and learning with it.",
-        ),
+        notes=(say("scaling.means", result.samples, result.seed), say("scaling.gradient")),
         tables=(table,),
         draw=draw,
     )
@@ -427,42 +390,24 @@ def key_heads_printed(sweep: SweepAnswer) -> SweepAnswer:
 
     tokens, batch = plural(run.seq or 0, "token"), plural(run.batch or 1, "sequence")
     cached = f" (cache in {run.cached})" if run.cache_dtype else ""
-    notes = [
-        Message(
-            "One layer decodes a token of {} on a cache of {}, in {}{}; {seq}, {batch} and "
-            "{dtype} set them.",
-            batch,
-            tokens,
-            run.number,
-            cached,
-            seq=...,
-            batch=...,
-            dtype=...,
-        ),
-        "Read per token: the weights, shared by the batch, and the sequence's own keys and values. "
-        "A machine that computes more FLOPs in the time it reads a byte waits for memory.",
+    decoded = batch, tokens, run.number, cached
+    notes: list[str] = [
+        *(_gpu_notes(sweep) if gpus else ()),
+        say("sweep.decodes", *decoded, seq=..., batch=..., dtype=...),
+        say("sweep.read"),
     ]
-    if gpus:
-        notes = [*_gpu_notes(sweep), *notes]
-    notes += [unset_dtype()] if run.chosen is None else []
+    if run.chosen is None:
+        notes.append(say("every.unset_dtype", dtype="bf16"))
     title = f"{sweep.subject}: costs along {sweep.variable}"
     return replace(sweep, title=title, notes=tuple(notes), tables=(table,), draw=draw)
 
 
-def _gpu_notes(sweep: SweepAnswer) -> list[str]:
+def _gpu_notes(sweep: SweepAnswer) -> Iterator[str]:
     """Say what a row counts, and from how many GPUs on key heads are kept more than once."""
-    notes = [
-        "Every row is one GPU's share, tensor parallel: W_Q, W_K and W_V by columns, W_O by rows, "
-        "and one sum of Y over all GPUs."
-    ]
-    spec = sweep.subject_spec
+    yield say("sweep.gpus")
+    spec, gpus = sweep.subject_spec, sweep.points[-1].value
     if spec.kind == "mla":
-        notes.append("MLA's latent is kept whole by every GPU: its cache does not shrink.")
-    elif sweep.points[-1].value > spec.kv_heads:
-        copies = sweep.points[-1].value // spec.kv_heads
-        notes.append(
-            f"Beyond {plural(spec.kv_heads, 'GPU')} key heads are repeated: on "
-            f"{sweep.points[-1].value} GPUs each of {plural(spec.kv_heads, 'key head')} is kept "
-            f"{copies} times, and so is the cache."
-        )
-    return notes
+        yield say("sweep.latent")
+    elif gpus > spec.kv_heads:
+        shared = plural(spec.kv_heads, "GPU"), gpus, plural(spec.kv_heads, "key head")
+        yield say("sweep.repeated", *shared, gpus // spec.kv_heads)

@@ -9,7 +9,6 @@ from dataclasses import replace
 from attnviz.attention.costs import cache_elements, parameters
 from attnviz.attention.spec import AttentionSpec, RunSizes
 from attnviz.drawing.labels import ranges
-from attnviz.errors import Message
 from attnviz.features.shapes.costs import model_cache, stack_of
 from attnviz.features.shapes.result import Compared, PresetSizes, VerifyAnswer
 from attnviz.features.shapes.table import (
@@ -22,6 +21,7 @@ from attnviz.features.shapes.table import (
     numbers,
     percent,
     plural,
+    say,
     size,
     table_of,
 )
@@ -79,13 +79,7 @@ def model_printed(model: ModelSpec, run: RunSizes, walked: Printed) -> Printed:
     notes = [] if not model.partial else [model.partial[0].upper() + model.partial[1:] + "."]
     notes += [_cache_note(model, run), *_state_notes(model, run)]
     if model.whole is None:
-        notes.append(
-            Message(
-                "The share of the whole model is not known: a config counts no parameters; where "
-                "the weights are there, {verify} counts them.",
-                verify=...,
-            )
-        )
+        notes.append(say("model.uncounted", verify=...))
     notes += model.notes
     notes += [f"Sizes: {model.source}"] if model.source else []
     layers = sum(len(group.layers) for group in model.groups)
@@ -110,10 +104,7 @@ def _state_notes(model: ModelSpec, run: RunSizes) -> list[str]:
     if not states:
         return []
     layers = sum(len(group.layers) for group in model.states)
-    return [
-        f"Linear state of {plural(layers, 'layer')} in float32: {size(states)} a sequence, and "
-        f"{size(inputs)} for the last inputs of their convolutions; as much at any length."
-    ]
+    return [say("model.states", plural(layers, "layer"), size(states), size(inputs))]
 
 
 def _state_table(group: StateGroup) -> Table:
@@ -192,15 +183,7 @@ def presets_printed(listed: Sequence[PresetSizes]) -> Printed:
     )
     return Printed(
         f"{len(listed)} published models: typical sizes of attention",
-        (
-            "D model width, H query heads, G key/value heads, d head width. Parameters of all "
-            "attention layers; layers count encoder, decoder and cross-attention.",
-            Message(
-                "d is nearly always 64 or 128. Trace one with {model}, compare with {compare}.",
-                model="NAME",
-                compare=...,
-            ),
-        ),
+        (say("model.presets"), say("model.trace", model="NAME", compare=...)),
         (table,),
     )
 

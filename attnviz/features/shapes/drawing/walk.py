@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from attnviz.attention.costs import (
     blocked,
     cache_elements,
@@ -12,7 +14,6 @@ from attnviz.attention.costs import (
 )
 from attnviz.attention.spec import Amount, AttentionSpec, LayerAxes, RunSizes
 from attnviz.attention.walkthrough import Step, Walk
-from attnviz.errors import Message
 from attnviz.features.shapes.table import (
     Column,
     Printed,
@@ -22,36 +23,13 @@ from attnviz.features.shapes.table import (
     amount,
     cell,
     percent,
+    say,
     shape_cell,
     size,
     stacked,
 )
 
 WIDE = 108
-COUNTING = (
-    "FLOPs: 2 per multiply-add, matrix products only (as torch's FlopCounterMode counts); biases, "
-    "scale, mask and softmax are left out."
-)
-
-
-MASKS = (
-    "Shape of the mask M: [T, S], [B, 1, 1, S] for padding, or [B·H, T, S] for "
-    "nn.MultiheadAttention (True = blocked; in scaled_dot_product_attention True = allowed). "
-    "Weights: [B, H, T, S]; averaged over heads, PyTorch's default, [B, T, S]."
-)
-
-
-def _aligned(spec: AttentionSpec, run: RunSizes) -> str:
-    """Say which keys the first new query sees, and which PyTorch's is_causal would leave it."""
-    cached, tokens = run.cache or 0, run.seq or 1
-    first, last = max(0, cached - (spec.window or cached + 1) + 1), cached
-    keys = f"key {last:,}" if first == last else f"keys {first:,} to {last:,}"
-    return (
-        f"The mask is aligned at the bottom right: new query 0 sees {keys}. PyTorch's "
-        "is_causal=True aligns it at the top left, where query 0 sees key 0 alone: pass "
-        f"torch.ones({tokens}, {cached + tokens}).tril({cached}).bool() as attn_mask, or "
-        "torch.nn.attention.bias.causal_lower_right."
-    )
 
 
 def walk_printed(walk: Walk, *, explain: bool = False, layers: int = 1) -> Printed:
@@ -211,9 +189,9 @@ def _parameter_formula(spec: AttentionSpec, walk: Walk) -> str:
     return formula
 
 
-def _notes(walk: Walk) -> list[str]:
+def _notes(walk: Walk) -> Iterator[str]:
     spec, run = walk.spec, walk.run
-    notes = [COUNTING]
+    yield say("every.counting")
     if run.cache is None and spec.kind != "cross":
         equal = crossing(spec)
         text = f"Attention itself costs as much as the projections at T = {equal or 0:,.0f}"
@@ -222,84 +200,58 @@ def _notes(walk: Walk) -> list[str]:
         if run.seq is not None:
             part = (walk.flops.attention.value or 0) / (walk.flops.total.value or 1)
             text += f"; here, at T = {run.seq:,}, it is {percent(part)} of the FLOPs"
-        notes.append(text + ".")
-    ruler = _ruler(spec, run)
-    if ruler:
-        notes.append(ruler)
+        yield text + "."
+    yield from _largest(spec, run)
     if run.seq is None and run.cache is None and spec.kind != "cross":
-        notes.append(
-            Message(
-                "S = T in self-attention. {seq} sets T; {explain} explains every step.",
-                seq=...,
-                explain=...,
-            )
-        )
+        yield say("walk.letters", seq=..., explain=...)
     if run.cache is None and (spec.causal or spec.window is not None):
-        notes.append(_blocked(spec, run))
-    notes.append(MASKS)
+        yield _blocked(spec, run)
+    yield say("walk.masks")
     if run.cache is not None and (run.seq or 1) > 1 and spec.causal:
-        notes.append(_aligned(spec, run))
+        yield _aligned(spec, run.cache, run.seq or 1)
     if run.chosen is None:
-        notes.append(unset_dtype())
+        yield say("every.unset_dtype", dtype="bf16")
     if run.width == 2:
-        notes.append("Softmax runs in float32; its weights are then stored in " + run.number + ".")
+        yield say("walk.half", run.number)
     if spec.window is not None and run.cache is not None:
-        notes.append(f"A window of {spec.window:,} needs no more than that many cached tokens.")
-    return notes
+        yield say("walk.cached_window", spec.window)
 
 
-def unset_dtype() -> str:
-    """Return that nobody chose a dtype."""
-    return Message(
-        "No dtype was chosen, and no config names one: bytes are those of float32; {dtype} sets "
-        "another.",
-        dtype="bf16",
-    )
+def _aligned(spec: AttentionSpec, cached: int, tokens: int) -> str:
+    """Say which keys the first new query sees, and which PyTorch's is_causal would leave it."""
+    first = max(0, cached - (spec.window or cached + 1) + 1)
+    keys = f"key {cached:,}" if first == cached else f"keys {first:,} to {cached:,}"
+    return say("walk.aligned", keys, tokens, cached + tokens, cached)
 
 
 def _blocked(spec: AttentionSpec, run: RunSizes) -> str:
     """Return what the masks block, and what of it is counted."""
     if spec.indexer is not None:
         keep = spec.indexer.keep
-        text = f"A query is compared with the {keep:,} keys that the indexer selects, all of them "
-        text += f"up to T = {keep:,}; only these count, and the indexer, which scores every key."
-        if run.seq is not None and run.seq > keep:
-            text += f" Of the T·T scores {percent(blocked(spec, run.seq))} are blocked."
-        return text
+        text = say("walk.indexed", keep, keep)
+        if run.seq is None or run.seq <= keep:
+            return text
+        return f"{text} Of the T·T scores {percent(blocked(spec, run.seq))} are blocked."
     if spec.window is None or (run.seq is not None and run.seq <= spec.window):
-        return (
-            "The causal mask blocks nearly half of the scores, but they are computed and counted "
-            "here; kernels that skip them do about half of attention's FLOPs."
-            if spec.causal
-            else f"The window of {spec.window:,} is as long as the text: it blocks nothing."
-        )
+        return say("walk.causal") if spec.causal else say("walk.long_window", spec.window)
     reach = LayerAxes(spec, run).seen.size or 0
     word = "chunk" if spec.chunked else "window"
     if run.seq is None:
         near = "the mask blocks nearly half of the scores" if spec.causal else "nothing is blocked"
-        return (
-            f"Up to T = {spec.window:,} {near}; beyond, a query is compared with no more than "
-            f"{reach:,} keys of its {word}, which is what is counted here."
-        )
-    return (
-        f"Masks block {percent(blocked(spec, run.seq))} of the T·T scores. Counted are {reach:,} "
-        f"keys a query, those of its {word}, which a kernel for windows computes."
-    )
+        return say("walk.window", spec.window, near, reach, word)
+    return say("walk.window_at", percent(blocked(spec, run.seq)), reach, word)
 
 
-def _ruler(spec: AttentionSpec, run: RunSizes) -> str:
-    """Which memory is the largest."""
+def _largest(spec: AttentionSpec, run: RunSizes) -> Iterator[str]:
+    """Say which memory is the largest."""
     axes = LayerAxes(spec, run)
     weights, tokens = (weights_elements(axes) * run.width).value, axes.s.size
     if weights is None or tokens is None:
-        return ""
+        return
     kinds = {
         "the parameters": parameters(spec).total * run.width,
         "the attention weights": weights,
         "the keys and values": (run.batch or 1) * tokens * cache_elements(spec) * run.cache_width,
     }
     first, second, _ = sorted(kinds, key=lambda name: -kinds[name])
-    return (
-        f"Most of a layer's memory here: {first} ({size(kinds[first])}), then {second} "
-        f"({size(kinds[second])})."
-    )
+    yield say("walk.memory", first, size(kinds[first]), second, size(kinds[second]))
