@@ -123,7 +123,6 @@ def build(
                 f"{options['origin']}: {name} is {array.shape}, but {heads} heads on width {width} "
                 f"need {shapes[name]} (rows are inputs)"
             )
-    weights = {name: arrays[name] for name in ("w_q", "w_k", "w_v", "w_o")}
     biases = {name: array for name, array in arrays.items() if name.startswith("b_")}
     return TinyInput(
         tokens,
@@ -132,8 +131,11 @@ def build(
         kv_heads=sizes.kv_heads,
         x=x,
         context=context,
+        w_q=arrays["w_q"],
+        w_k=arrays["w_k"],
+        w_v=arrays["w_v"],
+        w_o=arrays["w_o"],
         biases=biases,
-        **weights,
         **options,
     )
 
