@@ -57,15 +57,10 @@ class Strongest:
     _excess: dict[Side, list[Floats]] = field(default_factory=dict)
 
     def add(
-        self,
-        side: Side,
-        writers: Sequence[Head],
-        readers: Sequence[Head],
-        pair: LayerPair,
-        mean: float,
+        self, writers: Sequence[Head], readers: Sequence[Head], pair: LayerPair, mean: float
     ) -> None:
         """Take in the edges between two layers."""
-        ratio = to_numpy(pair.ratio).astype(np.float64)
+        side, ratio = pair.side, to_numpy(pair.ratio).astype(np.float64)
         over = ratio - mean
         eligible = self._among(writers)[:, None] | self._among(readers)
         if not eligible.any():
@@ -201,7 +196,7 @@ def _edges(
             )
         chance.setdefault(pair.side, chances[pair.ranks])
         writers, readers = model.heads(pair.first), model.heads(pair.second)
-        strongest.add(pair.side, writers, readers, pair, chances[pair.ranks].mean)
+        strongest.add(writers, readers, pair, chances[pair.ranks].mean)
     return replace(
         report,
         edges=strongest.edges(),

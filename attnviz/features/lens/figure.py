@@ -161,7 +161,7 @@ class _Sheet(HeadedFigure):
         x = _MARGIN + self.left + count * room + 0.25
         token = self.text(_short(description.token_of(self.result, position)))
         for name, values, labels in self._curves(cells, token):
-            self._curve(figure, x, top + 0.15, high, name, values, labels)
+            self._curve(self.axes(x, top + 0.15, _CURVE, high), name, values, labels)
             x += _CURVE + 0.25
         self.bar(figure, top + high + 0.35)
         return figure
@@ -177,17 +177,8 @@ class _Sheet(HeadedFigure):
         yield ("entropy, KL to last (dashed), nats",
                [[c.entropy for c in cells], [c.kl for c in cells]], [])  # fmt: skip
 
-    def _curve(
-        self,
-        figure: Figure,
-        x: float,
-        y: float,
-        high: float,
-        name: str,
-        values: list[list[float]],
-        labels: list[str],
-    ) -> None:
-        axes = self.axes(x, y, _CURVE, high)
+    def _curve(self, axes: Axes, name: str, values: list[list[float]], labels: list[str]) -> None:
+        """Draw what changes along the layers."""
         places = [n + 0.5 for n in range(len(values[0]))]
         if "rank" in name:
             axes.set_xscale("log")

@@ -67,6 +67,30 @@ def readings(
     last = lib.log_softmax(lib.cast(model_logits, lib.float32)).clip(_LEAST)
     shares = lib.xp.exp(last)
     surprise = (shares * last).sum(-1)  # [P], minus the entropy of the last state
+
+    def read(logits: Array, rows: Array) -> tuple[Array, ...]:
+        """Return the fields of :class:`Readings`, of logits [m, V] at ``rows``."""
+        values, indices = lib.largest(logits, min(top, logits.shape[-1]))
+        largest = values[:, :1]
+        target = lib.at_indices(logits, targets[rows, None])
+        rank = (logits > target).sum(-1) + 1
+        logits = logits - largest
+        lib.xp.clip(logits, _LEAST, None, out=logits)
+        if len(rows) % len(shares) == 0 and not int(rows[0]):
+            across = (shares * logits.reshape(-1, *shares.shape)).sum(-1).reshape(-1)
+        else:
+            across = (shares[rows] * logits).sum(-1)
+        powers = lib.xp.exp(logits)
+        power = powers.sum(-1)
+        log = lib.xp.log(power)
+        entropy = log - (powers * logits).sum(-1) / power
+        kl = surprise[rows] + log - across
+        total = largest + log[:, None]
+        return (
+            indices, values, lib.xp.exp(values - total), entropy, kl.clip(0), rank,
+            lib.xp.exp(target - total)[:, 0], target[:, 0],
+        )  # fmt: skip
+
     blocks, start, difference = [], 0, 0.0
     for logits in unembedded(source, inputs, states.reshape(layers * width, -1), length):
         rows = lib.arange(start, start + len(logits), lib.int64, model_logits) % width
@@ -75,45 +99,10 @@ def readings(
             deviations = logits[final:] - model_logits[rows[final:]]
             difference = max(difference, float(abs(deviations[lib.xp.isfinite(deviations)]).max()))
         start += len(logits)
-        blocks.append(
-            _reading(lib.cast(logits, lib.float32), rows, last, shares, surprise, targets, top)
-        )
+        blocks.append(read(lib.cast(logits, lib.float32), rows))
     _check_states(source, difference, model_logits)
     columns = [lib.xp.concatenate(parts) for parts in zip(*blocks, strict=True)]
     return Readings(*columns, difference=difference)  # type: ignore[misc]
-
-
-def _reading(
-    logits: Array,
-    rows: Array,
-    last: Array,
-    shares: Array,
-    surprise: Array,
-    targets: Array,
-    top: int,
-) -> tuple[Array, ...]:
-    """Return the fields of :class:`Readings`, of logits [m, V] at ``rows``."""
-    lib = arrays.of(logits)
-    values, indices = lib.largest(logits, min(top, logits.shape[-1]))
-    largest = values[:, :1]
-    target = lib.at_indices(logits, targets[rows, None])
-    rank = (logits > target).sum(-1) + 1
-    logits = logits - largest
-    lib.xp.clip(logits, _LEAST, None, out=logits)
-    if len(rows) % len(shares) == 0 and not int(rows[0]):
-        across = (shares * logits.reshape(-1, *shares.shape)).sum(-1).reshape(-1)
-    else:
-        across = (shares[rows] * logits).sum(-1)
-    powers = lib.xp.exp(logits)
-    power = powers.sum(-1)
-    log = lib.xp.log(power)
-    entropy = log - (powers * logits).sum(-1) / power
-    kl = surprise[rows] + log - across
-    total = largest + log[:, None]
-    return (
-        indices, values, lib.xp.exp(values - total), entropy, kl.clip(0), rank,
-        lib.xp.exp(target - total)[:, 0], target[:, 0],
-    )  # fmt: skip
 
 
 def _check_states(source: Source, difference: float, logits: Array) -> None:

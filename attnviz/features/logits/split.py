@@ -129,8 +129,9 @@ def split(
         entering, between = carrying.passed(layer)
         for site in source.layout.sites:
             if site.layer == layer and site in watch.weights:
-                heads, biases = attended(source, site, watch, vector, carrying, sources)
+                heads, biases, rows = attended(source, site, watch, vector, carrying)
                 parts += [*heads, *biases]
+                sources |= {Head(site, index): row for index, row in enumerate(rows)}
         mixer = output.mixers.get(layer)
         if mixer is not None:
             name = readout.mixers[layer]
@@ -148,25 +149,19 @@ def split(
 
 
 def attended(
-    source: Source,
-    site: Site,
-    watch: StreamWatch,
-    vector: Array,
-    carrying: Carrying,
-    sources: dict[Head, NDArray[np.float64]],
-) -> tuple[list[LogitPart], list[LogitPart]]:
-    """Part what a layer's heads add, and its b_O; ``sources`` gets what the heads add by token."""
+    source: Source, site: Site, watch: StreamWatch, vector: Array, carrying: Carrying
+) -> tuple[list[LogitPart], list[LogitPart], NDArray[np.float64]]:
+    """Part what a layer's heads add, and its b_O; with what each adds by token, [H, S]."""
     out = source.output(site).moved_to(vector)
     if carrying.readout.over:
         vector = carrying.back(vector, site.layer, carrying.passed(site.layer)[0])
     toward = Direction(vector * behind(watch, site, out, carrying), 0.0)
-    heads = []
-    for index, row in enumerate(to_numpy(by_source(watch, site, out, toward))):
-        sources[Head(site, index)] = row
-        heads.append(LogitPart("head", site.layer, index, float(row.sum())))
+    rows = to_numpy(by_source(watch, site, out, toward))
+    heads = [LogitPart("head", site.layer, n, float(row.sum())) for n, row in enumerate(rows)]
     if out.bias is None:
-        return heads, []
-    return heads, [LogitPart("bias", site.layer, None, float(exact(out.bias) @ toward.vector))]
+        return heads, [], rows
+    bias = float(exact(out.bias) @ toward.vector)
+    return heads, [LogitPart("bias", site.layer, None, bias)], rows
 
 
 def uncapped(readout: Readout, final: Array, token: int, against: int | None) -> float:

@@ -84,7 +84,7 @@ class _Run:
     def of(self, source: Source, head: Head, scales: _Run) -> float:
         """Return what one head adds, by the scales of another run."""
         vector, carrying = scales.toward.vector, scales.carrying
-        heads, _ = split.attended(source, head.site, self.watch, vector, carrying, {})
+        heads, *_ = split.attended(source, head.site, self.watch, vector, carrying)
         return heads[head.index].value
 
 
