@@ -6,11 +6,10 @@ Curves on logarithmic axes in the terminal, drawn with braille dots.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from attnviz.attention.spec import AttentionSpec
 from attnviz.drawing.console import dot_bit, dots_sign
 from attnviz.features.shapes.costs import DECODED
 from attnviz.features.shapes.result import (
@@ -23,7 +22,9 @@ from attnviz.features.shapes.result import (
 from attnviz.features.shapes.table import (
     CellColumn,
     Column,
+    Draw,
     Paint,
+    Table,
     TableCell,
     amount,
     cell,
@@ -154,9 +155,6 @@ class _Canvas:
         return lines
 
 
-PROJECTIONS, ATTENTION = "projections, O(T·D²)", "attention, O(T²·D)"
-
-
 def compare_printed(comparison: CompareAnswer) -> CompareAnswer:
     """Lay out one row a kind of attention."""
     run, batch = comparison.sizes, comparison.sizes.batch or 1
@@ -265,9 +263,16 @@ def _memory_note(comparison: CompareAnswer, tokens: str) -> str:
 
 
 def sweep_printed(sweep: SweepAnswer) -> SweepAnswer:
-    """Lay out one row a size, and the two costs as curves."""
-    if sweep.variable in DECODED:
-        return key_heads_printed(sweep)
+    """Lay out one row a size, and two costs as curves."""
+    table, notes, draw = (_lay_out_decoding if sweep.variable in DECODED else _lay_out_run)(sweep)
+    if sweep.sizes.chosen is None:
+        notes.append(say("every.unset_dtype", dtype="bf16"))
+    title = f"{sweep.subject}: costs along {sweep.variable}"
+    return replace(sweep, title=title, notes=tuple(notes), tables=(table,), draw=draw)
+
+
+def _lay_out_run(sweep: SweepAnswer) -> tuple[Table, list[str], Draw]:
+    """Lay out what a run costs at each size."""
     table = table_of(
         sweep.points,
         numbers("value", sweep.variable, "value", tone="strong"),
@@ -279,23 +284,28 @@ def sweep_printed(sweep: SweepAnswer) -> SweepAnswer:
         numbers("streamed_bytes", "in blocks", "streamed_bytes", size),
     )
     notes: list[str] = [say("every.counting"), say("sweep.kept")]
-    if sweep.sizes.chosen is None:
-        notes.append(say("every.unset_dtype", dtype="bf16"))
     crossed = crossing_mark(sweep)
+    if crossed is not None and len(sweep.points) < 2:
+        notes.insert(0, crossed.text)
+    names = {"projection_flops": "projections, O(T·D²)", "attention_flops": "attention, O(T²·D)"}
+    return table, notes, _plot_costs(sweep, names, sweep.variable, "FLOPs", crossed)
+
+
+def _plot_costs(
+    sweep: SweepAnswer, names: Mapping[str, str], x: str, y: str, mark: Mark | None = None
+) -> Draw:
+    """Plot two costs of several sizes, by the fields that they are."""
 
     def draw(width: int, paint: Paint) -> list[str]:
         if len(sweep.points) < 2:
             return []
         curves = [
-            Curve(PROJECTIONS, "T", [(p.value, p.projection_flops or 0) for p in sweep.points]),
-            Curve(ATTENTION, "H", [(p.value, p.attention_flops or 0) for p in sweep.points]),
+            Curve(name, tone, [(point.value, getattr(point, cost) or 0) for point in sweep.points])
+            for tone, (cost, name) in zip("TH", names.items(), strict=True)
         ]
-        return plot(curves, width, paint, x_name=sweep.variable, y_name="FLOPs", mark=crossed)
+        return plot(curves, width, paint, x_name=x, y_name=y, mark=mark)
 
-    if crossed is not None and len(sweep.points) < 2:
-        notes.insert(0, crossed.text)
-    sweeping = f"{sweep.subject}: costs along {sweep.variable}"
-    return replace(sweep, title=sweeping, notes=tuple(notes), tables=(table,), draw=draw)
+    return draw
 
 
 def crossing_mark(sweep: SweepAnswer) -> Mark | None:
@@ -343,31 +353,23 @@ def scaling_printed(result: ScalingAnswer) -> ScalingAnswer:
     )
 
 
-WEIGHTS, CACHE = "weights", "keys and values"
-
-
-def key_heads_printed(sweep: SweepAnswer) -> SweepAnswer:
-    """Lay out one row a number of key heads, or of GPUs: what decoding a token reads and takes."""
+def _lay_out_decoding(sweep: SweepAnswer) -> tuple[Table, list[str], Draw]:
+    """Lay out what decoding a token reads and takes at each number of key heads, or of GPUs."""
     run, gpus = sweep.sizes, sweep.variable == "tp"
     specs = {point.value: spec for point, spec in zip(sweep.points, sweep.specs, strict=True)}
 
-    def of_spec(key: str, title: str, value: Callable[[AttentionSpec], Any]) -> CellColumn:
+    def of_spec(key: str, title: str) -> CellColumn:
         def shown(point: SweepCosts) -> TableCell:
-            figure = value(specs[point.value])
+            figure = getattr(specs[point.value], key)
             return cell(figure.upper() if isinstance(figure, str) else figure, "", figure)
 
         return Column(key, title, "left" if key == "kind" else "right"), shown
 
-    described = [of_spec("kind", "kind", lambda spec: spec.kind)]
-    if gpus:
-        described = [
-            of_spec("heads", "heads", lambda spec: spec.heads),
-            of_spec("kv_heads", "key heads", lambda spec: spec.kv_heads),
-        ]
+    described = {"heads": "heads", "kv_heads": "key heads"} if gpus else {"kind": "kind"}
     table = table_of(
         sweep.points,
         numbers("value", "GPUs" if gpus else "G", "value", str, "strong"),
-        *described,
+        *(of_spec(key, heading) for key, heading in described.items()),
         numbers("parameters", "params", "parameters"),
         numbers("cache_bytes_token", "cache/token", "cache_bytes_per_token", size),
         numbers("weights_bytes", "read: weights", "weights_bytes", size, optional=1),
@@ -376,30 +378,15 @@ def key_heads_printed(sweep: SweepAnswer) -> SweepAnswer:
         numbers("step_flops", "FLOPs", "decoding_flops", count, optional=1),
         numbers("intensity", "FLOP/byte", "flops_per_byte", "{:.3g}".format),
     )
-
-    def draw(width: int, paint: Paint) -> list[str]:
-        if len(sweep.points) < 2:
-            return []
-        curves = [
-            Curve(WEIGHTS, "T", [(p.value, p.weights_bytes) for p in sweep.points]),
-            Curve(CACHE, "H", [(p.value, p.cache_bytes or 0) for p in sweep.points]),
-        ]
-        return plot(
-            curves, width, paint, x_name="GPUs" if gpus else "key heads G", y_name="bytes read"
-        )
-
+    names = {"weights_bytes": "weights", "cache_bytes": "keys and values"}
+    draw = _plot_costs(sweep, names, "GPUs" if gpus else "key heads G", "bytes read")
     tokens, batch = plural(run.seq or 0, "token"), plural(run.batch or 1, "sequence")
     cached = f" (cache in {run.cached})" if run.cache_dtype else ""
     decoded = batch, tokens, run.number, cached
-    notes: list[str] = [
-        *(_gpu_notes(sweep) if gpus else ()),
-        say("sweep.decodes", *decoded, seq=..., batch=..., dtype=...),
-        say("sweep.read"),
-    ]
-    if run.chosen is None:
-        notes.append(say("every.unset_dtype", dtype="bf16"))
-    title = f"{sweep.subject}: costs along {sweep.variable}"
-    return replace(sweep, title=title, notes=tuple(notes), tables=(table,), draw=draw)
+    notes = list(_gpu_notes(sweep)) if gpus else []
+    notes.append(say("sweep.decodes", *decoded, seq=..., batch=..., dtype=...))
+    notes.append(say("sweep.read"))
+    return table, notes, draw
 
 
 def _gpu_notes(sweep: SweepAnswer) -> Iterator[str]:

@@ -104,7 +104,7 @@ def _key_heads(sweep: SweepAnswer) -> Figure:
     _curves(pace, groups, (GREEN, "arithmetic intensity", intensity))
     pace.set_ylim(bottom=0)
     for axes in (read, pace):
-        _powers(axes, groups)
+        _show_powers(axes, groups)
         axes.minorticks_off()
     return figure
 
@@ -135,12 +135,12 @@ def _scaling(result: ScalingAnswer) -> Figure:
             for which in ("scaled", "raw")
         )
         _curves(axes, widths, (GREEN, "scores · 1/√d", scaled), (ORANGE, "raw scores", raw))
-        _powers(axes, widths)
+        _show_powers(axes, widths)
         axes.set_ylim(bottom=0)
     return figure
 
 
-def _powers(axes: Axes, values: Sequence[int]) -> None:
+def _show_powers(axes: Axes, values: Sequence[int]) -> None:
     """Show every value on an axis that doubles."""
     axes.set_xscale("log", base=2)
     axes.set_xticks(values, [str(value) for value in values])
