@@ -30,6 +30,7 @@ from attnviz.features.shapes.table import Paint, as_text, cells_wide, wrapped
 from attnviz.models.demo import DEMOS
 
 SCHEMA = Answer.json_schema()
+COMMANDS = tomllib.loads(Path(__file__).with_name("commands.toml").read_text("utf-8"))
 APP = typer.Typer()
 APP.command()(command)
 
@@ -97,32 +98,9 @@ def test_torch_is_not_imported_and_neither_is_rich() -> None:
     assert heavy == "[]"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "view"),
-    [
-        (["--d-model", "512", "--heads", "8"], "walk"),
-        (["--d-model", "64", "--heads", "4", "--seq", "9", "--explain", "--layers", "3"], "walk"),
-        (["--kind", "mla", "--cache", "100", "--dtype", "bf16"], "walk"),
-        (
-            ["--kind", "cross", "--seq", "12", "--context-length", "20", "--show", "diagram"],
-            "diagram",
-        ),
-        (["--model", "gemma2-9b", "--seq", "8192"], "model"),
-        (["--show", "compare:80GB", "--layers", "4", "--batch", "8"], "compare"),
-        (["--show", "seq=128..131072"], "sweep"),
-        (["--show", "heads=1..8", "--kind", "gqa", "--kv-heads", "1"], "sweep"),
-        (["--show", "kv-heads=1..H", "--seq", "64", "--dtype", "+fp8"], "sweep"),
-        (["--model", "qwen3-next-80b-a3b", "--seq", "8"], "model"),
-        (["--model", "bert-base"], "model"),
-        (["--model", "llama4-scout", "--show", "compare:640GB"], "compare"),
-        (["--show", "presets"], "presets"),
-        (["--show", "verify", "--d-model", "24", "--heads", "3"], "verify"),
-        (["--show", "numbers", "cat sat on mat", "--causal"], "numbers"),
-        (["--show", "numbers", "--file", "causal"], "numbers"),
-        (["--show", "scaling"], "scaling"),
-    ],
-)
-def test_every_view_in_every_format(arguments: list[str], view: str) -> None:
+@pytest.mark.parametrize(("command", "view"), COMMANDS["views"])
+def test_every_view_in_every_format(command: str, view: str) -> None:
+    arguments = shlex.split(command)
     document = answer(*arguments)
     assert document["view"] == view
     text = run(*arguments)
@@ -230,7 +208,7 @@ def test_a_partial_answer_says_so(tmp_path: Path) -> None:
     assert "Partial answer: family 'zork'" in run("--model", str(tmp_path))
 
 
-REFUSED = tomllib.loads(Path(__file__).with_name("refusals.toml").read_text("utf-8"))["refusals"]
+REFUSED = COMMANDS["refusals"]
 REFUSED += [
     ["'" + "a " * 40 + "' --show numbers", "too many"],
     [f"--model {__file__}", "is a file"],
