@@ -130,6 +130,18 @@ class Attention:
             rows, keys = keys, rows
         return rows.masked_fill(product < 0, -2), keys.masked_fill(product < 0, -2)
 
+    def places(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """Find the item and the position of some tokens; -1 where there is none."""
+        _, items, positions = torch.tensor(self.call.tokens).T
+        known, number = tokens >= 0, tokens.clamp_min(0)
+        return torch.where(known, items[number], -1), torch.where(known, positions[number], -1)
+
+    @cached_property
+    def pairs(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Positions of query and key, and whether the pair is of two tokens, [N, T, S]."""
+        rows, keys = self.tokens
+        return self.places(rows)[1], self.places(keys)[1], (rows >= 0) & (keys >= 0)
+
     @cached_property
     def keys_are_left(self) -> bool:
         """Whether keys are the left factor of the scores: what varies along the summed axis."""

@@ -132,7 +132,7 @@ class Doctor:
         if self._wrong(values[:, None], "V"):
             named.append("V")
         if named:
-            self._confused(keys, named)
+            self._confused(attention, named)
             return True
         real = keys[:, 0] >= 0
         if values.shape == keys[:, 0].shape and bool(
@@ -155,14 +155,6 @@ class Doctor:
                 return True
         return False
 
-    def _items(self, tokens: Tensor) -> Tensor:
-        item_of = torch.tensor([item for _, item, _ in self.tokens])
-        return torch.where(tokens >= 0, item_of[tokens.clamp_min(0)], -1)
-
-    def _positions(self, tokens: Tensor) -> Tensor:
-        position_of = torch.tensor([position for *_, position in self.tokens])
-        return torch.where(tokens >= 0, position_of[tokens.clamp_min(0)], -1)
-
     def _wrong(self, tokens: Tensor, name: str) -> bool:
         """Whether a map has not each token of one item equally often; [N, queries, keys]."""
         for grid in tokens:
@@ -179,11 +171,13 @@ class Doctor:
                 return True
         return False
 
-    def _confused(self, keys: Tensor, sides: list[str]) -> None:
+    def _confused(self, attention: Attention, sides: list[str]) -> None:
         """Say how the tokens of a map are confused; of queries, keys or values."""
-        tokens = max(keys[:, 0], key=lambda of_map: len(set(of_map.tolist())))  # of some map most
-        several = len(set(self._items(tokens).tolist())) > 1
-        if several and len(set(self._positions(tokens).tolist())) == 1:
+        keys = attention.tokens[1][:, 0]
+        tokens = max(keys, key=lambda of_map: len(set(of_map.tolist())))  # of some map most
+        items, positions = attention.places(tokens)
+        several = len(set(items.tolist())) > 1
+        if several and len(set(positions.tolist())) == 1:
             self._add(Bug.of("batch_first"))
         elif several:
             self._add(Bug.of("view/items"))
@@ -209,7 +203,9 @@ class Doctor:
             self.result.notes.append("scores are not scaled, and have a position bias, as T5's")
             return
         model = int(self.call.inputs[0].shape[-1])
+        heads, keys = self.expected.heads or model // width, attention.met.shape[-1]
         names = {
+            1 / math.sqrt(heads): f"scores are divided by √H = √{heads}, not by √d = √{width}",
             1.0: "scores are not scaled",
             1 / width: f"scores are divided by d = {width}, not by its root",
             math.sqrt(width): f"scores are multiplied by √d = √{width}",
@@ -217,19 +213,14 @@ class Doctor:
             1 / math.sqrt(model): f"scores are divided by √D = √{model}, not by √d = √{width}",
             1 / model: f"scores are divided by D = {model}",
             width**-0.25: "scores are divided by the fourth root of d: one of Q and K is scaled",
+            1 / math.sqrt(keys): f"scores are divided by √S = √{keys}, not by √d = √{width}",
         }
-        keys = attention.met.shape[-1]
-        names |= {1 / math.sqrt(keys): f"scores are divided by √S = √{keys}, not by √d = √{width}"}
         values = int(attention.applied.value.shape[-1 if attention.side == 0 else -2])
         if values != width:
-            names |= {
-                1 / math.sqrt(values): f"scores are divided by √{values}, the width of a value, "
-                f"not by √{width}, that of a query and a key"
-            }
-        heads = self.expected.heads or model // width
-        names = {
-            1 / math.sqrt(heads): f"scores are divided by √H = √{heads}, not by √d = √{width}"
-        } | names
+            names[1 / math.sqrt(values)] = (
+                f"scores are divided by √{values}, the width of a value, not by √{width}, that of "
+                "a query and a key"
+            )
         for wrong, text in names.items():
             if math.isclose(factor, wrong, rel_tol=1e-5):
                 bug = Bug.of("scale", text=text, width=width, root=math.sqrt(width))
@@ -239,18 +230,13 @@ class Doctor:
             f"scores are multiplied by {factor:.4g}; 1/√d would be {right:.4g}"
         )
 
-    def _pairs(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
-        """Positions of query and key, and whether the pair is of two tokens, [N, T, S]."""
-        rows, keys = attention.tokens
-        return self._positions(rows), self._positions(keys), (rows >= 0) & (keys >= 0)
-
     def _allowed(self, attention: Attention) -> Tensor | None:
         """Return what may be attended to, bool [N, T, S]; None where nothing says."""
-        rows, keys, real = self._pairs(attention)
+        rows, keys, real = attention.pairs
         if self.expected.masked is not None:
             mask = self.expected.masked
             if mask.ndim == 3:  # of every item
-                items = self._items(attention.tokens[1])
+                items = attention.places(attention.tokens[1])[0]
                 return mask[items.clamp_min(0), rows.clamp_min(0), keys.clamp_min(0)] | ~real
             return mask[rows.clamp_min(0), keys.clamp_min(0)] | ~real
         if self.expected.causal:
@@ -259,7 +245,7 @@ class Doctor:
 
     def _mask(self, attention: Attention) -> None:
         """Judge what masks do, against what they should."""
-        rows, keys, real = self._pairs(attention)
+        rows, keys, real = attention.pairs
         if int(rows.max()) < 1 or not bool((rows != keys).any()):
             return
         places = attention.met_places.clamp_min(0)
@@ -283,7 +269,7 @@ class Doctor:
 
     def _without_keys(self, attention: Attention, weights: Tensor, blocked: Tensor) -> None:
         """Rows of NaN: every key of theirs is blocked."""
-        rows, keys, real = self._pairs(attention)
+        rows, keys, real = attention.pairs
         if bool(blocked[real & (keys >= rows)].all()):
             self._off_by_one(attention, "its own token is masked too, so that the first row has no "
                              "key and becomes NaN")  # fmt: skip
@@ -292,7 +278,7 @@ class Doctor:
 
     def _filled(self, attention: Attention, faint: Tensor, value: float) -> None:
         """Masked scores that keep a weight."""
-        rows, keys, real = self._pairs(attention)
+        rows, keys, real = attention.pairs
         below = (faint == ((keys < rows) & real)) | (faint == ((keys <= rows) & real))
         if bool((faint <= (keys > rows)).all()):
             self._add(Bug.of("fill/later", value=value), self._masked_right(attention))
@@ -303,7 +289,7 @@ class Doctor:
 
     def _against(self, attention: Attention, attended: Tensor, allowed: Tensor) -> None:
         """Compare what has a weight with what may have one; bool [N, T, S] both."""
-        rows, keys, real = self._pairs(attention)
+        rows, keys, real = attention.pairs
         eye, later = keys == rows, (keys > rows) & real
         leaks, lost = attended & ~allowed & real, ~attended & allowed & real
         causal = bool(self.expected.causal)
@@ -340,7 +326,7 @@ class Doctor:
 
     def _masked_right(self, attention: Attention) -> dict[int, Change]:
         """Return the softmax with the raw scores masked as they should be."""
-        rows, keys, real = self._pairs(attention)
+        rows, keys, real = attention.pairs
         wrong = torch.zeros(attention.softmax.value.numel(), dtype=torch.bool)
         places = attention.met_places.clamp_min(0)
         wrong[places[(keys > rows) & real]] = True
@@ -390,7 +376,7 @@ class Doctor:
         sums = met.sum(-1)
         zeroed = (met.abs() <= _ZERO) & (weights > _ZERO)
         if bool(zeroed.any()) and bool((changed <= zeroed).all()):
-            rows, keys, _ = self._pairs(attention)
+            rows, keys, _ = attention.pairs
             mend = self._masked_right(attention) if bool((zeroed <= (keys > rows)).all()) else {}
             self._add(Bug.of("mask after softmax", low=float(sums.min())), mend)
         elif bool(zeroed.any()) and bool(((sums - 1).abs() < 1e-6).all()):
