@@ -303,12 +303,6 @@ def test_it_tells_the_induction_circuit(gpt2: Any, found: Explain) -> None:
     assert repeated == 1 + 1
 
 
-def test_of_ten_sentences_that_repeat_themselves_eight_end_as_docs_say(gpt2: Any) -> None:
-    asked = [one.rstrip(".").rsplit(" ", 1) for one in REPEATED]
-    said = [av.logits(text, model=gpt2).token.strip() == word for text, word in asked]
-    assert (sum(said), len(said)) == (8, 10)
-
-
 def test_a_masked_model_is_explained_by_ablation(bert: Explain) -> None:
     assert bert.reason
     assert not bert.parts
@@ -403,14 +397,10 @@ def test_the_page(found: Explain, bert: Explain, tmp_path: Path, browser: Any, t
     with opened(browser, color_scheme=theme, viewport={"width": 360, "height": 740}) as tab:
         for path, one in zip(paths, (found, bert), strict=True):
             tab.open(path)
-            titles = tab.page.eval_on_selector_all(
-                "#heads h2", "all => all.map(one => one.textContent)"
-            )
+            titles = tab.texts("#heads h2")
             shown = [one.layout.name(head.head) for head in one.shown_heads]
             assert [title.split()[1].rstrip(":") for title in titles] == shown
-            assert tab.page.eval_on_selector_all(
-                "#heads h3:first-of-type", "all => all.map(one => one.textContent)"
-            ) == [
+            assert tab.texts("#heads h3:first-of-type") == [
                 f"it looks most at {one.tokens[h.position].replace(' ', '·')} ({h.position}) "
                 f"{100 * h.weights[h.position]:.0f} %"
                 for h in one.shown_heads

@@ -196,9 +196,6 @@ def test_names_that_transformers_takes_for_the_same_size_are_taken_too() -> None
 def test_falcon_shares_keys_as_its_form_says() -> None:
     sizes = {"model_type": "falcon", "hidden_size": 64, "num_attention_heads": 8}
     sizes |= {"num_hidden_layers": 2, "num_kv_heads": 4}
-    for more, kv_heads in (
-        ({}, 1),
-        ({"multi_query": False}, 8),
-        ({"new_decoder_architecture": True}, 4),
-    ):
+    shared = {"multi_query": False}, {"new_decoder_architecture": True}
+    for more, kv_heads in zip(({}, *shared), (1, 8, 4), strict=True):
         assert read_config({**sizes, **more}, "falcon").main.spec.kv_heads == kv_heads

@@ -318,11 +318,8 @@ def test_configs_inside_configs_are_read() -> None:
     text |= {"intermediate_size": 10_240, "sliding_window": 1024}
     whole = {"model_type": "gemma3", "text_config": text, "torch_dtype": "bfloat16"}
     found = read_config(whole, "Gemma 3 4B")
-    assert (found.main.spec.heads, found.main.spec.kv_heads, found.main.spec.head_dim) == (
-        8,
-        4,
-        256,
-    )
+    spec = found.main.spec
+    assert (spec.heads, spec.kv_heads, spec.head_dim) == (8, 4, 256)
     assert found.dtype == "bfloat16"
     assert "only text_config of a gemma3 model" in found.partial
     assert "num_attention_heads = 8" in found.notes[0]
@@ -331,16 +328,14 @@ def test_configs_inside_configs_are_read() -> None:
         model = transformers.AutoModelForCausalLM.from_config(config.text_config)
     counted = count_names(((n, p.numel()) for n, p in model.named_parameters()), "")
     assert counted.attention == found.attention_parameters
+    llama = {"model_type": "llama", **GROUPED}
     for outer in (
         {"model_type": "llama4", "text_config": {**GROUPED, "torch_dtype": "float16"}},
-        {
-            "model_type": "omni",
-            "thinker_config": {"text_config": {"model_type": "llama", **GROUPED}},
-        },
+        {"model_type": "omni", "thinker_config": {"text_config": llama}},
         {"model_type": "seeing", "llm_config": {"model_type": "qwen2", **GROUPED}},
     ):
-        spec = read_config(outer, "m")
-        assert (spec.main.spec.heads, spec.main.spec.kv_heads) == (6, 2)
+        spec = read_config(outer, "m").main.spec
+        assert (spec.heads, spec.kv_heads) == (6, 2)
 
 
 @pytest.mark.parametrize(
