@@ -101,31 +101,20 @@ def _plain(value: Amount) -> str:
 def cost_table(walk: Walk, layers: int) -> Table:
     """Parameters, FLOPs, memory and cache, each with its formula."""
     spec, run = walk.spec, walk.run
-    axes = LayerAxes(spec, run)
-    p = walk.parameters
+    axes, total = LayerAxes(spec, run), walk.parameters.total
+    projected = "2·B·tokens·inputs·outputs, summed"
+    if spec.kind not in ("mla", "cross"):
+        projected = "2·B·T·(matrix parameters)"
+    attended = f"2·B·H·T·{axes.seen.symbol}·(d_QK + d_V)"
+    attended += " + 2·B·T·S·Hᵢ·(dᵢ + 1)" * (spec.indexer is not None)
+    weights, formula = weights_elements(axes) * run.width, f"B·H·T·S · {run.width} bytes"
     rows = [
-        _cost("parameters", f"{p.total:,}", _parameter_formula(spec, walk), p.total),
-        _cost(
-            "FLOPs, projections",
-            amount(walk.flops.projections),
-            "2·B·T·(matrix parameters)"
-            if spec.kind not in ("mla", "cross")
-            else "2·B·tokens·inputs·outputs, summed",
-            _plain(walk.flops.projections),
-        ),
-        _cost(
-            "FLOPs, attention",
-            amount(walk.flops.attention),
-            f"2·B·H·T·{axes.seen.symbol}·(d_QK + d_V)"
-            + (" + 2·B·T·S·Hᵢ·(dᵢ + 1)" if spec.indexer else ""),
-            _plain(walk.flops.attention),
-        ),
+        _cost("parameters", f"{total:,}", _parameter_formula(spec, walk), total),
+        _cost_of("FLOPs, projections", walk.flops.projections, projected),
+        _cost_of("FLOPs, attention", walk.flops.attention, attended),
+        _cost_of("attention weights", weights, formula, "B"),
     ]
-    weights = weights_elements(axes) * run.width
-    formula = f"B·H·T·S · {run.width} bytes"
-    rows.append(_cost("attention weights", amount(weights, "B"), formula, _plain(weights)))
-    per_token = cache_elements(spec)
-    text = f"{per_token:,} numbers, {size(per_token * run.cache_width)}"
+    numbers, token = cache_elements(spec), cache_elements(spec) * run.cache_width
     latent = "r + dᵣ + dᵢ" if spec.indexer else "r + dᵣ"
     shared = "G" if spec.kv_heads < spec.heads else "H"
     widths = f"2·{shared}·d" if spec.value_dim == spec.head_dim else f"{shared}·(d + dᵥ)"
@@ -133,18 +122,21 @@ def cost_table(walk: Walk, layers: int) -> Table:
     name = "KV cache per token" if spec.causal or run.cache is not None else "K and V per token"
     if spec.kind == "cross":
         name = "K and V per context token"
-    rows.append(_cost(name, text, elements, per_token * run.cache_width))
-    length = axes.s.size
+    rows.append(_cost(name, f"{numbers:,} numbers, {size(token)}", elements, token))
+    short, length = name.split(" per", maxsplit=1)[0], axes.s.size
     if length is not None:
         length = cached_tokens(spec, length) if spec.causal else length
-        total = (run.batch or 1) * length * per_token * run.cache_width
-        short = name.split(" per", maxsplit=1)[0]
-        rows.append(_cost(f"{short}, whole", size(total), f"B·{length:,}·({elements})", total))
+        kept = (run.batch or 1) * length * token
+        rows.append(_cost(f"{short}, whole", size(kept), f"B·{length:,}·({elements})", kept))
     if layers > 1:
-        rows += _all_layers(walk, layers)
+        every, whole = f"{layers:,} layers", layers * total
+        rows += [
+            _cost(f"{every}: parameters", f"{whole:,}", f"{layers:,} × the above", whole),
+            _cost_of(f"{every}: FLOPs", walk.flops.total * layers, ""),
+            _cost(f"{every}: cache per token", size(layers * token), "", layers * token),
+        ]
         if length is not None:
-            short = f"{layers:,} layers: {short}, whole"
-            rows.append(_cost(short, size(layers * total), "", layers * total))
+            rows.append(_cost(f"{every}: {short}, whole", size(layers * kept), "", layers * kept))
     return Table(
         "Costs of one layer",
         (Column("cost", ""), Column("value", "", "right"), Column("formula", "", wrap=12)),
@@ -152,16 +144,8 @@ def cost_table(walk: Walk, layers: int) -> Table:
     )
 
 
-def _all_layers(walk: Walk, layers: int) -> list[Row]:
-    flops = walk.flops.total * layers
-    total = walk.parameters.total * layers
-    token = cache_elements(walk.spec) * walk.run.cache_width * layers
-    noun = "cache per token"
-    return [
-        _cost(f"{layers:,} layers: parameters", f"{total:,}", f"{layers:,} × the above", total),
-        _cost(f"{layers:,} layers: FLOPs", amount(flops), "", _plain(flops)),
-        _cost(f"{layers:,} layers: {noun}", size(token), "", token),
-    ]
+def _cost_of(name: str, value: Amount, formula: str, unit: str = "") -> Row:
+    return _cost(name, amount(value, unit), formula, _plain(value))
 
 
 def _cost(name: str, value: str, formula: str, raw: object) -> Row:
