@@ -38,7 +38,6 @@ from attnviz.attention.spec import (
 )
 from attnviz.errors import SizeError, UsageError, cut
 from attnviz.features.shapes import result as results
-from attnviz.features.shapes.records import formula, layer_run, layer_sizes
 from attnviz.models.configs.model import ModelSpec, presets
 
 DEFAULT_TOKENS = 4096
@@ -118,9 +117,9 @@ def compare(
         total = flops(variant, axes).total
         costs = results.VariantCosts(
             name=name,
-            layer=layer_sizes(variant),
+            layer=results.LayerSizes.of(variant),
             parameters=parameters(variant).total,
-            flops=formula(total),
+            flops=results.Formula.of(total),
             cache_elements_per_token=cache_elements(variant),
             cache_bytes_per_token=token,
             cache_bytes_per_sequence=sequence,
@@ -142,8 +141,8 @@ def compare(
         totals.append(total)
     return results.CompareAnswer(
         title="",
-        layer=layer_sizes(spec),
-        run=layer_run(run),
+        layer=results.LayerSizes.of(spec),
+        run=results.LayerRun.of(run),
         layers=attending,
         tokens=tokens,
         memory_bytes=memory,
@@ -440,8 +439,8 @@ def sweep(
     equal = crossing(specs[0]) if variable == "seq" and specs[0].kind != "cross" else None
     return results.SweepAnswer(
         title="",
-        layer=layer_sizes(specs[0]),
-        run=layer_run(runs[0]),
+        layer=results.LayerSizes.of(specs[0]),
+        run=results.LayerRun.of(runs[0]),
         variable=variable,
         crossing_length=equal,
         points=points,

@@ -21,13 +21,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from attnviz import files
-from attnviz.attention.spec import AttentionSpec, RunSizes
+from attnviz.attention.costs import cache_elements, crossing, parameters, weights_elements
+from attnviz.attention.spec import AttentionSpec, LayerAxes, RunSizes
 from attnviz.core.interface import interface
 from attnviz.core.provenance import own_name
 from attnviz.core.settings import Settings, declarations
 from attnviz.errors import InputError, Message, Setting, UsageError
 from attnviz.features.shapes import result as results
-from attnviz.features.shapes.records import layer_sizes, model_layers, of_layer, record_of
+from attnviz.features.shapes.result import record_of
 from attnviz.features.shapes.settings import (
     Example,
     Layer,
@@ -42,7 +43,8 @@ from attnviz.features.shapes.table import Printed
 from attnviz.files import wrote
 
 if TYPE_CHECKING:
-    from attnviz.attention.walkthrough import Walk
+    from attnviz.attention.walkthrough import Step, Walk
+    from attnviz.models.configs.families import LayerGroup
     from attnviz.models.configs.model import ModelSpec
     from attnviz.models.parameter_count import ParameterCount
 
@@ -78,14 +80,16 @@ def walk(
 
     walked, layers, model = _walked(subject, run)
     printed = walk_printed(walked, explain=explain, layers=layers)
-    parts = of_layer(walked, explain=explain, layers=layers)
+    parts = _of_layer(walked, explain=explain, layers=layers)
     if model is None:
         return results.WalkAnswer(**printed._asdict(), **parts)
     from attnviz.features.shapes.costs import model_cache
     from attnviz.features.shapes.drawing.models import model_printed
 
     printed, cache = model_printed(model, walked.run, printed), model_cache(model, walked.run)
-    return results.ModelAnswer(**printed._asdict(), model=model_layers(model), cache=cache, **parts)
+    return results.ModelAnswer(
+        **printed._asdict(), model=_model_layers(model), cache=cache, **parts
+    )
 
 
 def diagram(
@@ -109,9 +113,9 @@ def diagram(
         printed = Printed(", ".join(map(wrote, paths)))
     return results.DiagramAnswer(
         **printed._asdict(),
-        model=None if model is None else model_layers(model),
+        model=None if model is None else _model_layers(model),
         files=tuple(own_name(str(name)) for name in paths),
-        **of_layer(walked, explain=explain, layers=layers),
+        **_of_layer(walked, explain=explain, layers=layers),
     )
 
 
@@ -233,7 +237,7 @@ def presets() -> results.PresetsAnswer:
             results.PresetSizes,
             preset,
             name=name,
-            layer=layer_sizes(preset.model.main.spec),
+            layer=results.LayerSizes.of(preset.model.main.spec),
             layers=sum(len(group.layers) for group in preset.model.groups),
             attention_parameters=preset.model.attention_parameters,
             whole_parameters=preset.parameters,
@@ -304,6 +308,81 @@ def _walked(subject: Subject, run: RunSizes) -> tuple[Walk, int, ModelSpec | Non
         )
     layers = subject.count() if isinstance(subject, Layer) else 1
     return walk(spec, in_dtype(run, model)), layers, model
+
+
+def _of_layer(walk: Walk, *, explain: bool, layers: int) -> dict[str, Any]:
+    """Make the fields of every answer that walks through one layer."""
+    spec, run, flops = walk.spec, walk.run, walk.flops
+    return {
+        "layer": results.LayerSizes.of(spec),
+        "run": results.LayerRun.of(run),
+        "layers": layers,
+        "steps": tuple(_step(step, explain=explain) for step in walk.steps),
+        "costs": results.LayerCosts(
+            parameters=record_of(results.ParameterCosts, walk.parameters),
+            flops=results.FlopCosts(
+                projections=results.Formula.of(flops.projections),
+                attention=results.Formula.of(flops.attention),
+                total=results.Formula.of(flops.total),
+            ),
+            weights_bytes=results.Formula.of(weights_elements(LayerAxes(spec, run)) * run.width),
+            cache_elements_per_token=cache_elements(spec),
+            cache_bytes_per_token=cache_elements(spec) * run.cache_width,
+            crossing_length=crossing(spec),
+        ),
+    }
+
+
+def _step(step: Step, *, explain: bool) -> results.StepCosts:
+    return record_of(
+        results.StepCosts,
+        step,
+        symbols=tuple(dim.symbol for dim in step.shape),
+        shape=step.sizes,
+        flops=results.Formula.of(step.flops),
+        bytes=None if step.bytes is None else results.Formula.of(step.bytes),
+        why=step.why if explain else None,
+    )
+
+
+def _model_layers(model: ModelSpec) -> results.ModelLayers:
+    """Write a model's layers, like ones together."""
+    return record_of(
+        results.ModelLayers,
+        model,
+        partial=model.partial or None,
+        source=model.source or None,
+        whole_parameters=model.whole,
+        idle_layers=model.idle,
+        groups=tuple(map(_group, model.groups)),
+        states=tuple(
+            record_of(
+                results.StateLayers,
+                group.state,
+                label=group.state.rule,
+                layers=group.layers,
+                state_elements=group.state.elements,
+                convolution_elements=group.state.inputs,
+            )
+            for group in model.states
+        ),
+    )
+
+
+def _group(group: LayerGroup) -> results.LikeLayers:
+    from attnviz.models.configs.model import group_parameters
+
+    spec = group.spec
+    cached = spec.causal or spec.kind == "cross"
+    return record_of(
+        results.LikeLayers,
+        group,
+        layers=tuple(group.layers),
+        layer=results.LayerSizes.of(spec),
+        parameters_per_layer=parameters(spec).total,
+        parameters=group_parameters(group),
+        cache_elements_per_token=cache_elements(spec) if cached else None,
+    )
 
 
 def _ran(
