@@ -46,7 +46,8 @@ def _parts(profile: Profile, command: str, picture: str) -> Iterator[str]:
     yield "## What its attention heads do"
     yield _summary(profile)
     if picture:
-        yield f"![{plain(_alternative(profile))}]({quote(picture)})"
+        heads = f"the {len(profile.layout)} heads of {profile.source.model}"
+        yield f"![{plain(f'Roles of {heads}, and where they look')}]({quote(picture)})"
     named = [head for head in profile.heads if head.scores.roles]
     named.sort(key=_order)
     if named:
@@ -72,12 +73,6 @@ def _summary(profile: Profile) -> str:
         return f"Of {start}, none shows a significant role on the texts named below."
     silent = len(profile.heads) - sum(count for _, count in roles)
     return f"Of {start}: {listed}; {silent} without a significant role."
-
-
-def _alternative(profile: Profile) -> str:
-    return (
-        f"Roles of the {len(profile.layout)} heads of {profile.source.model}, and where they look"
-    )
 
 
 def _row(profile: Profile, head: HeadProfile) -> list[str]:

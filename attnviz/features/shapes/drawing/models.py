@@ -10,7 +10,7 @@ from attnviz.attention.costs import cache_elements, parameters
 from attnviz.attention.spec import AttentionSpec, RunSizes
 from attnviz.drawing.labels import ranges
 from attnviz.features.shapes.costs import model_cache, stack_of
-from attnviz.features.shapes.result import Compared, PresetSizes, VerifyAnswer
+from attnviz.features.shapes.result import PresetSizes, VerifyAnswer
 from attnviz.features.shapes.table import (
     Column,
     Printed,
@@ -198,16 +198,19 @@ def _shown_source(source: str) -> str:
 
 def verify_printed(verification: VerifyAnswer) -> VerifyAnswer:
     """Lay out every comparison, the failed ones in red, and the verdict."""
+    found = Column("found", "found", "right")
     table = table_of(
         verification.checks,
         (Column("step", "step"), lambda check: cell(check.step, "strong")),
         (Column("what", "what"), lambda check: cell(check.what)),
         (Column("said", "said", "right"), lambda check: cell(check.said)),
+        (found, lambda check: cell(check.found, "" if check.equal else "bad")),
         (
-            Column("found", "found", "right"),
-            lambda check: cell(check.found, "" if check.equal else "bad"),
+            Column("equal", ""),
+            lambda check: cell(
+                *(("✓", "good") if check.equal else ("DIFFERS", "bad")), check.equal
+            ),
         ),
-        (Column("equal", ""), _verdict),
     )
     failed = len(verification.failures)
     verdict = f"All {len(table.rows)} comparisons are equal."
@@ -219,8 +222,3 @@ def verify_printed(verification: VerifyAnswer) -> VerifyAnswer:
         notes=(verdict, *verification.notes),
         tables=(table,),
     )
-
-
-def _verdict(check: Compared) -> TableCell:
-    good = check.equal
-    return cell("✓" if good else "DIFFERS", "good" if good else "bad", good)
