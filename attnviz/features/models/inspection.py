@@ -127,20 +127,13 @@ def _layers(
     notes += [note for note in (model.partial, *model.notes) if note]
     certain = model.family in FAMILIES
     guessed = True if _is_causal(config) else None
-    groups = tuple(
-        AlikeLayers(
-            group.label,
-            group.layers,
-            group.spec.heads,
-            group.spec.kv_heads,
-            group.spec.head_dim,
-            group.spec.causal if certain else guessed,
-            group.spec.window,
-            group.spec.sink,
-        )
-        for group in model.groups
-    )
-    return groups, model.idle, model.main.spec.d_model
+    groups = []
+    for group in model.groups:
+        spec, causal = group.spec, group.spec.causal if certain else guessed
+        sizes = spec.heads, spec.kv_heads, spec.head_dim
+        alike = AlikeLayers(group.label, group.layers, *sizes, causal, spec.window, spec.sink)
+        groups.append(alike)
+    return tuple(groups), model.idle, model.main.spec.d_model
 
 
 def _is_causal(config: Mapping[str, Any]) -> bool:

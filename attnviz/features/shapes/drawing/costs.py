@@ -82,7 +82,7 @@ def plot(
     low_y, span_y = min(ys), max(ys) - min(ys) or 1.0
     gutter = 10
     columns, rows = max(20, min(width - gutter - 2, 100)), HEIGHT
-    canvas = _Canvas(columns, rows)
+    cells: Cells = {}
 
     def place(x: float, y: float) -> tuple[float, float]:
         """Dots from the left and from the top; a cell on each side stays free."""
@@ -92,17 +92,29 @@ def plot(
     for number, curve in enumerate(curves):
         dots = [place(x, y) for x, y in curve.points if x > 0 and (y > 0 or not y_log)]
         for first, second in zip(dots, dots[1:] or dots, strict=False):
-            canvas.line(first, second, number)
+            _draw_line(cells, first, second, number)
+    marked = None
     if mark is not None and low_x <= math.log10(mark.x) <= low_x + span_x:
-        canvas.mark(*place(mark.x, mark.y))
+        x, y = place(mark.x, mark.y)
+        marked = round(y) // 4, round(x) // 2
+
+    def sign(cell: tuple[int, int]) -> str:
+        if cell == marked:
+            return paint("◆", "strong")
+        if cell not in cells:
+            return " "
+        bits, owner = cells[cell]
+        dots = _ASCII_MARKS[owner % 4] if paint.ascii_only else dots_sign(bits)
+        return paint(dots, curves[owner].tone)
+
     legend = "   ".join(
         paint(f"{_ASCII_MARKS[i % 4] if paint.ascii_only else '━━'} {c.name}", c.tone)
         for i, c in enumerate(curves)
     )
-    tones = [curve.tone for curve in curves]
     lines = [f"{' ' * gutter}  {legend}"]
     top, bottom = (10 ** (low_y + span_y), 10**low_y) if y_log else (low_y + span_y, low_y)
-    for row, text in enumerate(canvas.rows(paint, tones)):
+    for row in range(rows):
+        text = "".join(sign((row, column)) for column in range(columns)).rstrip(" ")
         side = {0: y_name, 1: _label(top), rows - 2: _label(bottom)}.get(row, "")
         lines.append(f"{side[:gutter]:>{gutter}} {paint('│', 'dim')}{text}")
     lines.append(" " * (gutter + 1) + paint("└" + "─" * columns, "dim"))
@@ -114,45 +126,21 @@ def plot(
     return lines
 
 
-class _Canvas:
-    """Cells of 2 by 4 dots, each remembering which curve drew in it last."""
+Cells = dict[tuple[int, int], tuple[int, int]]
+"""By row and column the bits of 2 by 4 dots, and the curve that drew there last."""
 
-    def __init__(self, width: int, height: int) -> None:
-        self.wide, self.high = width, height
-        self.bits = [[0] * width for _ in range(height)]
-        self.owner = [[-1] * width for _ in range(height)]
-        self.marked: tuple[int, int] | None = None
 
-    def dot(self, x: float, y: float, owner: int) -> None:
-        column, row = round(x), round(y)
-        self.bits[row // 4][column // 2] |= dot_bit(row, column)
-        self.owner[row // 4][column // 2] = owner
-
-    def line(self, first: tuple[float, float], second: tuple[float, float], owner: int) -> None:
-        steps = int(max(abs(second[0] - first[0]), abs(second[1] - first[1]), 1))
-        for i in range(steps + 1):
-            part = i / steps
-            x = first[0] + (second[0] - first[0]) * part
-            self.dot(x, first[1] + (second[1] - first[1]) * part, owner)
-
-    def mark(self, x: float, y: float) -> None:
-        row, column = round(y) // 4, round(x) // 2
-        self.marked = (min(max(row, 0), self.high - 1), min(max(column, 0), self.wide - 1))
-
-    def rows(self, paint: Paint, tones: Sequence[str]) -> list[str]:
-        lines = []
-        for y, (bits, owners) in enumerate(zip(self.bits, self.owner, strict=True)):
-            line = ""
-            for x, (bit, owner) in enumerate(zip(bits, owners, strict=True)):
-                if (y, x) == self.marked:
-                    line += paint("◆", "strong")
-                elif not bit:
-                    line += " "
-                else:
-                    sign = _ASCII_MARKS[owner % 4] if paint.ascii_only else dots_sign(bit)
-                    line += paint(sign, tones[owner])
-            lines.append(line.rstrip(" "))
-        return lines
+def _draw_line(
+    cells: Cells, first: tuple[float, float], second: tuple[float, float], owner: int
+) -> None:
+    """Set the dots from one place to another, both as dots from the left and from the top."""
+    (x, y), (right, low) = first, second
+    steps = int(max(abs(right - x), abs(low - y), 1))
+    for i in range(steps + 1):
+        part = i / steps
+        column, row = round(x + (right - x) * part), round(y + (low - y) * part)
+        bits, _ = cells.get((row // 4, column // 2), (0, owner))
+        cells[row // 4, column // 2] = bits | dot_bit(row, column), owner
 
 
 def compare_printed(comparison: CompareAnswer) -> CompareAnswer:
