@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import heapq
+import tomllib
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -304,33 +306,16 @@ def _positions(report: Circuits, model: _Model) -> Circuits:
 
 
 def _notes(report: Circuits, model: _Model) -> Iterator[str]:
+    said = tomllib.loads(Path(__file__).with_name("notes.toml").read_text("utf-8"))
+    held_still, readings = held(model.source), model.readings
     if report.turned:
-        yield (
-            "Queries and keys are rotated by position (RoPE): Q and K edges hold for a "
-            "query and a key at the same position, and change with the distance; V "
-            "edges and copying hold."
-        )
-    if "gate" in held(model.source):
-        yield (
-            "Heads' outputs are multiplied with gates before W_O, which depend on the text: edges "
-            "and copying are of open gates."
-        )
-    if "after" in held(model.source):
-        yield (
-            "What heads write is normalized before it is added: edges and copying have the γ of "
-            "that, and not its scale, which depends on the text."
-        )
-    if any(reading.normed is not None for reading in model.readings):
-        yield (
-            "Queries and keys are normalized before they meet: Q and K edges have the γ of that, "
-            "and not its scale, which depends on the text."
-        )
+        yield said["turned"]
+    yield from (said[kind] for kind in ("gate", "after") if kind in held_still)
+    if any(reading.normed is not None for reading in readings):
+        yield said["normed"]
     yield from _skipped(model)
-    if any(reading.after for reading in model.readings):
-        yield (
-            "Each layer normalizes the sum: edges follow the direct path through every "
-            "normalization between two heads, whose scale depends on the text."
-        )
+    if any(reading.after for reading in readings):
+        yield said["summed"]
     named = {"edges": "No edges", "Q and K": "No Q and K edges", "copying": "No copying scores",
              "positions": "No scores by position"}  # fmt: skip
     for quantity, reason in model.reasons.items():

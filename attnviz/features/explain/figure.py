@@ -120,8 +120,9 @@ def _charts(result: Explain, tokens: list[str], missing: frozenset[str]) -> list
     charts: list[tuple[str, Bars]] = [
         ("what it predicts", predicted),
         ("what adds up to its lead", parts),
+        ("votes through tokens", through),
     ]
-    return [*(c for c in charts if c[1])] + [("votes through tokens", through)] * bool(through)
+    return [chart for chart in charts if chart[1]]
 
 
 def _bars(axes: Axes, bars: Bars, legend: str, families: list[str]) -> None:
