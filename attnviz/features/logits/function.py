@@ -44,7 +44,7 @@ from attnviz.features.logits.result import (
 )
 from attnviz.features.logits.split import (
     StreamWatch,
-    behind,
+    arriving,
     check_closed,
     split,
     uncapped,
@@ -164,16 +164,10 @@ def _split(
     check_closed(source, total, report.whole)
     values = {head: float(row.sum()) for head, row in sources.items()}
     strongest = sorted(values, key=lambda head: -abs(values[head]))[:VOTES]
-    outs = [source.output(head.site).moved_to(stream) for head in strongest]
-    outputs = [
-        written(watch, head, out) * behind(watch, head.site, out, carrying)
-        for head, out in zip(strongest, outs, strict=True)
-    ]
-    if readout.over:
-        outputs = [
-            carrying.onward(wrote, head.layer, carrying.passed(head.layer)[0])
-            for head, wrote in zip(strongest, outputs, strict=True)
-        ]
+    outputs = []
+    for head in strongest:
+        out = source.output(head.site).moved_to(stream)
+        outputs.append(arriving(written(watch, head, out), watch, head.site, out, carrying))
     rises = to_numpy(words(readout, stream, arrays.of(stream).xp.stack(outputs)))
     votes = []
     for head, moved in zip(strongest, rises, strict=True):

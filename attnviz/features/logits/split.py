@@ -110,6 +110,16 @@ def behind(
     return gain(norm, total) * factor
 
 
+def arriving(
+    wrote: Array, watch: StreamWatch, site: Site, out: OutputProjection, carrying: Carrying
+) -> Array:
+    """Return what is left at the end of what a head of a layer writes, [D]."""
+    wrote = wrote * behind(watch, site, out, carrying)
+    if not carrying.readout.over:
+        return wrote
+    return carrying.onward(wrote, site.layer, carrying.passed(site.layer)[0])
+
+
 def split(
     source: Source, output: Output, watch: StreamWatch, toward: Direction, carrying: Carrying
 ) -> tuple[tuple[LogitPart, ...], dict[Head, NDArray[np.float64]]]:

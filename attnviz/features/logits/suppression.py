@@ -27,7 +27,7 @@ import numpy as np
 from attnviz.attention.contributions import Carrying, Direction, direction, words
 from attnviz.captures.trials import labels_of, predicted
 from attnviz.core import arrays
-from attnviz.core.arrays import Array, exact, to_numpy
+from attnviz.core.arrays import exact, to_numpy
 from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.result import Interval
@@ -386,9 +386,7 @@ def _read(source: Source, case: Case, run: _Run, head: Head) -> tuple[int, Float
     moved = read @ exact(out.weight[head.index])  # [S, D]
     sizes = to_numpy(weights[head.index] * arrays.norm(moved))
     position = int(sizes[: case.position + 1].argmax())
-    wrote: Array = moved[position] * split.behind(watch, site, out, carrying)
-    if carrying.readout.over:
-        wrote = carrying.onward(wrote, site.layer, carrying.passed(site.layer)[0])
+    wrote = split.arriving(moved[position], watch, site, out, carrying)
     stream = run.output.states[-1][0, case.position]
     rises: Floats = to_numpy(exact(words(carrying.readout, stream, wrote[None])))[0]
     return position, rises
