@@ -99,10 +99,9 @@ def compare(
         )
     tokens = run.cache or run.seq or DEFAULT_TOKENS
     axes = LayerAxes(spec, run)
-    kept_weights = _weights(stack)
-    fixed_weights = (model.whole - kept_weights) if model and model.whole else 0
-    if model and not model.whole:
-        fixed_weights = model.attention_parameters - kept_weights
+    other_weights = 0  # of the model
+    if model is not None:
+        other_weights = (model.whole or model.attention_parameters) - _weights(stack)
     attending = sum(count for layer, count in stack if not layer.borrowed)
     full = attending * cache_elements(_as(spec, "mha", spec.heads)) * run.cache_width
     rows, totals = [], []
@@ -111,7 +110,7 @@ def compare(
         swapped = stack if is_own else [(_keep_reach(variant, layer), n) for layer, n in stack]
         sequence = cache_bytes(swapped, tokens, run.cache_width)
         token = attending * cache_elements(variant) * run.cache_width
-        weights = (fixed_weights + _weights(swapped)) * run.width
+        weights = (other_weights + _weights(swapped)) * run.width
         room = None if memory is None else max(0, memory - weights)
         step = decoding(swapped, tokens, run)
         total = flops(variant, axes).total
@@ -316,7 +315,7 @@ def decoding(stack: Stack, tokens: int, run: RunSizes) -> Decoding:
     """Cost a step on a cache of ``tokens`` tokens of every sequence, the new one among them."""
     batch = run.batch or 1
     return Decoding(
-        weights=sum(layers * parameters(spec).total for spec, layers in stack) * run.width,
+        weights=_weights(stack) * run.width,
         cache=batch
         * sum(layers * read_elements(spec, tokens) for spec, layers in stack)
         * run.cache_width,
