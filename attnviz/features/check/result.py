@@ -67,8 +67,9 @@ class Bug:
     @classmethod
     def of(cls, kind: str, **values: object) -> Bug:
         """Return a bug by its entry in ``bugs.toml``, with what is filled in."""
-        words = {key: text.format(**values) for key, text in _bugs()[kind].items()}
-        return cls(name=kind.partition("/")[0], **words)
+        bug, name = _bugs()[kind], kind.partition("/")[0]
+        step, what, change = (bug[key].format(**values) for key in ("step", "what", "change"))
+        return cls(name=name, step=step, what=what, change=change)
 
 
 @cache
