@@ -112,6 +112,8 @@ class _Model:
     sites: Sequence[Site]
     readings: list[Reading]
     outputs: list[OutputProjection]
+    settings: CircuitsSettings
+    progress: Progress
     reasons: dict[str, str] = field(default_factory=dict)
 
     def heads(self, number: int) -> list[Head]:
@@ -147,14 +149,14 @@ def run(
     if like is not None:  # layers may be on several devices
         readings = [reading.converted(like) for reading in readings]
         outputs = [output.moved_to(like) for output in outputs]
-    model = _Model(source, sites, readings, outputs)
+    model = _Model(source, sites, readings, outputs, settings, progress)
     if all(reading.value is None and reading.query is None for reading in model.readings):
         first = model.readings[model.attending[0]]
         raise _nothing(source, source.no_sum or first.reason)
     report = Circuits(source=source.info, layout=source.layout, seed=settings.seed)
     with no_gradients(), one_blas_thread():
-        report = _edges(report, model, settings, chosen, progress)
-        report = _copying(report, model, settings, progress)
+        report = _edges(report, model, chosen)
+        report = _copying(report, model)
         report = _positions(report, model)
     if not (report.chance or report.plain or report.by_position):
         raise _nothing(source, "; ".join(dict.fromkeys(model.reasons.values())))
@@ -165,13 +167,7 @@ def _nothing(source: Source, reason: str) -> ModelError:
     return ModelError(f"nothing can be read off the weights of {source.info.model}: {reason}")
 
 
-def _edges(
-    report: Circuits,
-    model: _Model,
-    settings: CircuitsSettings,
-    chosen: Sequence[Head] | None,
-    progress: Progress,
-) -> Circuits:
+def _edges(report: Circuits, model: _Model, chosen: Sequence[Head] | None) -> Circuits:
     """Return the report with the strongest edges."""
     if model.source.no_sum:
         model.reasons["edges"] = model.source.no_sum
@@ -183,7 +179,7 @@ def _edges(
     if missing := model.missing():
         model.reasons["Q and K"] = missing
     layers = [compose.ends(*parts) for parts in zip(model.readings, model.outputs, strict=True)]
-    strongest = Strongest(settings.edges, None if chosen is None else frozenset(chosen))
+    strongest = Strongest(model.settings.edges, None if chosen is None else frozenset(chosen))
     chances: dict[tuple[int, int], Chance] = {}
     chance: dict[Side, Chance] = {}
     total = len(layers) * (len(layers) - 1) // 2
@@ -191,11 +187,10 @@ def _edges(
     goes = _mean_goes(model)
     for pair in compose.pairs(layers, mean_goes=goes):
         visited.add((pair.first, pair.second))
-        progress("pairs of layers", len(visited), total)
+        model.progress("pairs of layers", len(visited), total)
         if pair.ranks not in chances:
-            chances[pair.ranks] = compose.chance(
-                pair.width, *pair.ranks, mean_goes=goes, seed=settings.seed
-            )
+            shape, seed = (pair.width, *pair.ranks), model.settings.seed
+            chances[pair.ranks] = compose.chance(*shape, mean_goes=goes, seed=seed)
         chance.setdefault(pair.side, chances[pair.ranks])
         writers, readers = model.heads(pair.first), model.heads(pair.second)
         strongest.add(writers, readers, pair, chances[pair.ranks].mean)
@@ -214,11 +209,10 @@ def _mean_goes(model: _Model) -> bool:
     return bool(norms) and all(norm.centred for norm in norms)
 
 
-def _copying(
-    report: Circuits, model: _Model, settings: CircuitsSettings, progress: Progress
-) -> Circuits:
+def _copying(report: Circuits, model: _Model) -> Circuits:
     """Return the report with what heads copy."""
     source, embedding = model.source, model.source.embedding()
+    settings, progress = model.settings, model.progress
     readout = source.readout()
     if embedding.tokens is not None and readout.table is not None:
         readout = readout.converted(embedding.tokens)
