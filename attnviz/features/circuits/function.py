@@ -40,7 +40,6 @@ from attnviz.features.circuits.result import (
 from attnviz.scoring.select import select
 
 if TYPE_CHECKING:
-    from attnviz.core.heads import Head
     from attnviz.core.result import Value
     from attnviz.features.results import Attached
 

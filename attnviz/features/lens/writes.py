@@ -33,7 +33,6 @@ from attnviz.core.tokens import Tokens
 from attnviz.core.weights import Readout
 from attnviz.errors import InputError, ModelError
 from attnviz.features.lens import result as records
-from attnviz.features.lens.run import check_words
 from attnviz.statistics.ratios import ratios
 
 Floats = NDArray[np.float64]
@@ -60,7 +59,6 @@ def run_heads(
     progress: Callable[[int], None] = lambda count: None,
 ) -> records.Lens:
     """Return what every head writes at a position of a text, or over the rows of several."""
-    check_words(source)
     readout, layout = source.readout(), source.layout
     if readout.reason:
         raise ModelError(
