@@ -137,9 +137,8 @@ def test_what_an_mlp_gets_from_heads_is_that_of_an_independent_model(found: Expl
         lambda _, given: kept.__setitem__("end", given[0][0])
     )
     ids = inputs.sides["decoder"].queries.ids
-    others = [
-        run(one.sides["decoder"].queries.ids) for one in fills.bundled(source, inputs)
-    ]  # fmt: skip
+    bundled = fills.bundled(source, inputs)
+    others = [run(one.sides["decoder"].queries.ids) for one in bundled]
     own = run(ids)
     end, norm = own["end"][-1], model.transformer.ln_f
     spread = (end.var(unbiased=False) + norm.eps).sqrt()
@@ -362,14 +361,7 @@ def test_the_page_saves_what_it_shows(found: Explain, tmp_path: Path, browser: A
     path = found.save(tmp_path / "page.html")
     with opened(browser, color_scheme="light") as tab:
         tab.open(path)
-        saved = {}
-        for suffix in ("png", "svg", "csv"):
-            if not tab.page.is_visible(f"#save-{suffix}"):
-                tab.page.click("#save summary")
-            with tab.page.expect_download() as waiting:
-                tab.page.click(f"#save-{suffix}")
-            waiting.value.save_as(tmp_path / f"saved.{suffix}")
-            saved[suffix] = (tmp_path / f"saved.{suffix}").read_bytes()
+        saved = {suffix: tab.saved(suffix) for suffix in ("png", "svg", "csv")}
     assert saved["png"][:4] == b"\x89PNG"
     words = re.findall(r"<text[^>]*>([^<>]+)</text>", saved["svg"].decode())
     assert [one for one in words if one.startswith("head ")] == [

@@ -17,9 +17,9 @@ from attnviz.features.lens import description
 from attnviz.features.lens.description import share
 from attnviz.features.lens.result import Lens
 from tests.features.flow.test_pictures import shown
+from tests.features.lens.test_lens import TEXT
 from tests.viewing import opened
 
-TEXT = "Mary gave the old blue clock to Peter, and later Mary gave the old blue"
 LAST = 16
 """The place of the last word."""
 
