@@ -11,7 +11,7 @@ where one of these is broken.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -434,8 +434,8 @@ class Doctor:
                     self._merged_wrong(reached_tokens, item, position)
                     return
             reached += self._channels(attention, rows, outputs)
-        if reached and len(reached) > 1 and self._apart(reached):
-            self._add(Bug.of("no W_O"))
+        if len(reached) > 1 and bool((torch.stack(reached).sum(0) <= 1).all()):
+            self._add(Bug.of("no W_O"))  # no channel is moved by two heads
 
     def _merged_wrong(self, reached: set[tuple[int, int]], item: int, position: int) -> None:
         if not reached:
@@ -456,11 +456,6 @@ class Doctor:
                 places[number, row] = True
                 marked = attention.laid(places.reshape(outputs.shape))
                 yield self.call.moved(attention.applied, marked)[0, 1]
-
-    @staticmethod
-    def _apart(reached: Sequence[Tensor]) -> bool:
-        """Whether no channel is moved by two heads."""
-        return bool((torch.stack(list(reached)).sum(0) <= 1).all())
 
     def _batches(self) -> None:
         touched = self.call.output_touched()

@@ -183,7 +183,9 @@ def _edges(report: Circuits, model: _Model, chosen: Sequence[Head] | None) -> Ci
     chance: dict[Side, Chance] = {}
     total = len(layers) * (len(layers) - 1) // 2
     visited: set[tuple[int, int]] = set()
-    goes = _mean_goes(model)
+    norms = [n for r in model.readings for n in (r.norm, *r.after) if n is not None]
+    # whether all that is written and read has its mean taken off
+    goes = bool(norms) and all(norm.centred for norm in norms)
     for pair in compose.pairs(layers, mean_goes=goes):
         visited.add((pair.first, pair.second))
         model.progress("pairs of layers", len(visited), total)
@@ -200,12 +202,6 @@ def _edges(report: Circuits, model: _Model, chosen: Sequence[Head] | None) -> Ci
         spread=strongest.spread(),
         turned=any(reading.turned for reading in model.readings),
     )
-
-
-def _mean_goes(model: _Model) -> bool:
-    """Whether all that is written and read has its mean taken off."""
-    norms = [n for r in model.readings for n in (r.norm, *r.after) if n is not None]
-    return bool(norms) and all(norm.centred for norm in norms)
 
 
 def _copying(report: Circuits, model: _Model) -> Circuits:

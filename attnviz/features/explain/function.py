@@ -28,7 +28,7 @@ from attnviz.features.ablation.run import Study, choose_reference, run
 from attnviz.features.ablation.settings import AblationSettings
 from attnviz.features.explain import result as records
 from attnviz.features.logits.function import run as logits
-from attnviz.features.logits.result import Logits, LogitsSettings, Prediction
+from attnviz.features.logits.result import Logits, LogitsSettings
 from attnviz.features.sources.result import MEAN, SideSum, SourcesSettings
 from attnviz.features.sources.run import answer as sources
 from attnviz.interventions.metrics import check, logit_difference
@@ -307,6 +307,8 @@ def _told(
     effects: dict[str, Effect] = {effect.name: effect for effect in report.effects}
     raised = {vote.head: vote.raises for vote in (*votes.votes, *contrast.votes)}
     values = contrast.heads()
+    # the most probable words, and those that were asked for, each once
+    words = {word.id: word for word in (*contrast.predictions, *votes.predictions)}
     explained = []
     for head, name, (keys, reason) in zip(heads, names, split, strict=True):
         weights = np.ma.filled(maps[head].astype(np.float64), 0.0)
@@ -339,7 +341,7 @@ def _told(
         tokens=contrast.tokens,
         masked=trials.is_masked(source),
         position=contrast.position,
-        predictions=_predictions(votes, contrast),
+        predictions=tuple(sorted(words.values(), key=lambda word: word.rank)),
         answer=contrast.token,
         against=contrast.against,
         logit=votes.logit,
@@ -367,12 +369,6 @@ def _told(
 def _number(result: Logits, token: str) -> int:
     """Give the id of a token that was predicted: a "." that is typed may be another token."""
     return next(word.id for word in result.predictions if word.token == token)
-
-
-def _predictions(result: Logits, contrast: Logits) -> tuple[Prediction, ...]:
-    """Return the most probable words, and those that were asked for, each once."""
-    words = {word.id: word for word in (*contrast.predictions, *result.predictions)}
-    return tuple(sorted(words.values(), key=lambda word: word.rank))
 
 
 def _feeder(keys: Sequence[Sequence[SideSum]]) -> Head | None:

@@ -25,7 +25,7 @@ from attnviz.attention.costs import cache_elements, crossing, parameters, weight
 from attnviz.attention.spec import AttentionSpec, LayerAxes, RunSizes
 from attnviz.core.interface import interface
 from attnviz.core.provenance import own_name
-from attnviz.core.settings import Settings, declarations
+from attnviz.core.settings import declarations
 from attnviz.errors import InputError, Message, Setting, UsageError
 from attnviz.features.shapes import result as results
 from attnviz.features.shapes.result import record_of
@@ -508,11 +508,7 @@ def _animate(request: Request) -> results.Answer:
     return animate(request.tiny, request.output.out)
 
 
-def _names(record: type[Settings]) -> frozenset[str]:
-    return frozenset(declarations(record))
-
-
-_SIZES, _RUN, _MODEL = map(_names, (Layer, RunSizes, Model))
+_SIZES, _RUN, _MODEL = (frozenset(declarations(kind)) for kind in (Layer, RunSizes, Model))
 _TINY = frozenset({"text", "file", "seed", "d_model", "heads", "kv_heads", "kind"})
 _TINY |= {"causal", "sliding_window"}
 _ONE = _SIZES - {"layers"}

@@ -361,7 +361,7 @@ def test_the_page_saves_what_it_shows(found: Explain, tmp_path: Path, browser: A
     path = found.save(tmp_path / "page.html")
     with opened(browser, color_scheme="light") as tab:
         tab.open(path)
-        saved = {suffix: tab.saved(suffix) for suffix in ("png", "svg", "csv")}
+        saved = {suffix: tab.downloaded(suffix) for suffix in ("png", "svg", "csv")}
     assert saved["png"][:4] == b"\x89PNG"
     words = re.findall(r"<text[^>]*>([^<>]+)</text>", saved["svg"].decode())
     assert [one for one in words if one.startswith("head ")] == [
