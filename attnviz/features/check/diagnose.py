@@ -333,18 +333,12 @@ class Doctor:
         raw = attention.product.value.reshape(-1)[attention.score_places.clamp_min(0)]
         scale = 1 / math.sqrt(attention.width)
         factor = attention.factor if attention.factor is not None else scale
-        sides = self._side_factor(attention)
-        scores = raw * (factor / sides)
+        # what of the scale lies in Q and K already, before their product
+        sides = [side.source for side in attention.sides if side.source is not None]
+        before = math.prod(anatomy.back_to_projection(self.call, side)[1] for side in sides)
+        scores = raw * (factor / before)
         masked = scores.masked_fill(wrong.reshape(scores.shape), -torch.inf)
         return {attention.softmax.number: _constant(masked.softmax(attention.dim))}
-
-    def _side_factor(self, attention: Attention) -> float:
-        """Return what of the scale lies in Q and K already, before their product."""
-        total = 1.0
-        for side in attention.sides:
-            if side.source is not None:
-                total *= anatomy.back_to_projection(self.call, side.source)[1]
-        return total
 
     def _hinted(
         self, attention: Attention, rows: Tensor, keys: Tensor, attended: Tensor, real: Tensor

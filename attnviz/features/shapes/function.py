@@ -216,10 +216,8 @@ def sweep(
         name = variable.replace("-", "_")
         if getattr(subject, name) is not None:
             raise UsageError("{} and {sweep} contradict each other", Setting(name), sweep=variable)
-        if variable == "kv-heads":
-            return replace(subject, kv_heads=value, kind=None).spec()
-        new = replace(subject, heads=value) if name == "heads" else replace(subject, d_model=value)
-        return new.spec()
+        kind = None if variable == "kv-heads" else subject.kind
+        return subject.but(kind=kind, **{name: value}).spec()
 
     result = along(sweep, in_dtype(run, model), spec_at)
     result = replace(result, model=model.name if model else None)

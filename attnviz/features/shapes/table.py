@@ -107,7 +107,6 @@ TONES: Mapping[str, str] = {
 }  # fmt: skip
 """What each tone looks like, as ANSI codes that are legible on light and dark."""
 
-_AXES = {"B": "B", "T": "T", "S": "S", "D": "D", "H": "H", "G": "G", "d": "d", "r": "r"}
 _ASCII = str.maketrans(
     {"·": "*", "ᵀ": "^T", "√": "sqrt", "∞": "inf", "²": "^2", "³": "^3", "→": "->", "×": "x"}
     | {"─": "-", "│": "|", "Σ": "sum", "ᵣ": "_r", "ᵥ": "_v", "–": "-", "…": "...", "≤": "<="}
@@ -206,7 +205,7 @@ def shape_cell(symbols: Sequence[str], texts: Sequence[str], brackets: str) -> T
     for i, (symbol, text) in enumerate(zip(symbols, texts, strict=True)):
         if i:
             spans.append((", ", ""))
-        spans.append((text, _AXES.get(symbol[0], "")))
+        spans.append((text, symbol[0] if symbol[0] in TONES else ""))
     spans.append((brackets[1], ""))
     return TableCell(tuple(spans), "".join(text for text, _ in spans))
 
