@@ -14,8 +14,8 @@ import torch
 
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest, Source
+from attnviz.features.lens.function import run
 from attnviz.features.lens.result import LensSettings
-from attnviz.features.lens.run import run
 from benchmarks.ablation import LAYERS, WIDTH, ids, paired
 from benchmarks.logits import at_lengths
 from benchmarks.table import Row

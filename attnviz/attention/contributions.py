@@ -29,14 +29,14 @@ activation leaves of each channel held. Everything is for a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 from attnviz.core import arrays
 from attnviz.core.arrays import Array, exact
-from attnviz.core.source import Rows
+from attnviz.core.source import Output, Rows
 from attnviz.core.weights import Normalization, OutputProjection, Readout
 
 PART_ELEMENTS = 1 << 19
@@ -395,6 +395,11 @@ class Carrying:
     # σ of the normalizations that each layer puts over the stream at these rows, [..., n] by layer
     # (:attr:`attnviz.core.source.Output.deviations`).
     deviations: Mapping[int, Array] = field(default_factory=dict)
+
+    @classmethod
+    def at(cls, readout: Readout, output: Output, rows: tuple[int, int | Sequence[int]]) -> Self:
+        """Take the deviations of a pass at some rows: its item, and one position or several."""
+        return cls(readout, {layer: part[rows] for layer, part in output.deviations.items()})
 
     def factor(self, layer: int) -> Any:
         """Get what alone is left to multiply with behind a layer, a number or [D]; 1 with norms."""

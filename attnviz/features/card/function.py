@@ -16,7 +16,6 @@ from attnviz import files as paths
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.interface import interface
 from attnviz.core.provenance import DEFAULT_MODEL, called, saying
-from attnviz.core.scores import Estimate, Role
 from attnviz.corpus import texts as corpus
 from attnviz.corpus.lines import sentences
 from attnviz.drawing.figure import heads_figure, is_plain
@@ -46,7 +45,8 @@ def _parts(profile: Profile, command: str, picture: str) -> Iterator[str]:
     yield "## What its attention heads do"
     yield _summary(profile)
     if picture:
-        yield f"![{plain(_alternative(profile))}]({quote(picture)})"
+        heads = f"the {len(profile.layout)} heads of {profile.source.model}"
+        yield f"![{plain(f'Roles of {heads}, and where they look')}]({quote(picture)})"
     named = [head for head in profile.heads if head.scores.roles]
     named.sort(key=_order)
     if named:
@@ -74,31 +74,20 @@ def _summary(profile: Profile) -> str:
     return f"Of {start}: {listed}; {silent} without a significant role."
 
 
-def _alternative(profile: Profile) -> str:
-    return (
-        f"Roles of the {len(profile.layout)} heads of {profile.source.model}, and where they look"
-    )
-
-
 def _row(profile: Profile, head: HeadProfile) -> list[str]:
     role = head.scores.does or head.scores.roles[0]
     estimate = head.evidence(role)
     kind = "sink: " if role.rests and role.name != "diffuse" else ""
+    bounded = estimate.low is not None and estimate.high is not None
     return [
         profile.layout.name(head.head),
         f"{kind}{plain(role_name(role))}",
-        *_figures(role, estimate),
+        "–" if estimate.mean is None else f"{estimate.mean:.2f}",
+        f"{estimate.low:.2f}–{estimate.high:.2f}" if bounded else "–",
+        "–" if estimate.chance is None else number(estimate.chance),
+        times(role.evidence),
         f"{estimate.rows:,}",
     ]
-
-
-def _figures(role: Role, estimate: Estimate) -> list[str]:
-    """Score, interval, chance, lift."""
-    bounded = estimate.low is not None and estimate.high is not None
-    ends = f"{estimate.low:.2f}–{estimate.high:.2f}" if bounded else "–"
-    mean = "–" if estimate.mean is None else f"{estimate.mean:.2f}"
-    chance = "–" if estimate.chance is None else number(estimate.chance)
-    return [mean, ends, chance, times(role.evidence)]
 
 
 def _order(head: HeadProfile) -> tuple[bool, int, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,17 +13,41 @@ from torch import Tensor
 
 from attnviz.features.check.trace import (
     ELEMENTWISE,
+    NORMS,
     PRODUCTS,
     VIEWS,
     Node,
     Recorded,
     factors,
-    is_opaque,
     moved_places,
 )
 
 _SOFTMAX = {"_softmax", "_safe_softmax", "softmax"}
 TWICE = "softmax is taken of its weights once more"
+
+
+class Factor(NamedTuple):
+    """What enters a product."""
+
+    product: Node
+    slot: int  # its number among the product's arguments
+    turned: bool  # whether its vectors, of a token each, are columns
+
+    @property
+    def tensor(self) -> Tensor:
+        """The factor as it was."""
+        argument: Tensor = self.product.args[self.slot]
+        return argument
+
+    @property
+    def source(self) -> Node | None:
+        """The node that gave it."""
+        return self.product.sources.get((self.slot, 0))
+
+    def touched(self, call: Recorded) -> Tensor:
+        """Which tokens its vectors move with, bool [tokens, N, n]."""
+        moves = call.touched_argument(self.product, self.slot).any(-2 if self.turned else -1)
+        return moves if moves.ndim == 3 else moves[:, None]
 
 
 @dataclass(eq=False)
@@ -44,23 +69,37 @@ class Attention:
     biased: bool  # whether something that moves with parameters is added to scores
     projections: tuple[Node | None, Node | None]
 
-    @cached_property
-    def tokens_of_left(self) -> Tensor:
-        """Which tokens each row of the left factor of scores is of, bool [tokens, N, M]."""
-        left, _ = factors(self.product)
-        return _any_of(self.call, self.product, left, -1)
+    @property
+    def sides(self) -> tuple[Factor, Factor]:
+        """The left and the right factor of scores."""
+        left, right = factors(self.product)
+        return Factor(self.product, left, turned=False), Factor(self.product, right, turned=True)
+
+    @property
+    def queries(self) -> Factor:
+        """The factor of scores that queries are."""
+        return self.sides[self.keys_are_left]
+
+    @property
+    def keys(self) -> Factor:
+        """The factor of scores that keys are."""
+        return self.sides[not self.keys_are_left]
+
+    @property
+    def values(self) -> Factor:
+        """What weights are multiplied with."""
+        return Factor(self.applied, factors(self.applied)[1 - self.side], turned=self.side == 1)
 
     @cached_property
-    def tokens_of_right(self) -> Tensor:
-        """Which tokens each column of the right factor of scores is of, bool [tokens, N, R]."""
-        _, right = factors(self.product)
-        return _any_of(self.call, self.product, right, -2)
+    def tokens_of_sides(self) -> tuple[Tensor, Tensor]:
+        """Which tokens the vectors of each side are of, bool [tokens, N, n]."""
+        left, right = self.sides
+        return left.touched(self.call), right.touched(self.call)
 
     @property
     def width(self) -> int:
         """The numbers that a query and a key have in common, d."""
-        left, _ = factors(self.product)
-        return int(self.product.args[left].shape[-1])
+        return int(self.sides[0].tensor.shape[-1])
 
     @cached_property
     def met(self) -> Tensor:
@@ -82,7 +121,7 @@ class Attention:
 
         -1 where there is not one alone, -2 where there is none (a sink, a bias).
         """
-        left, right = _single(self.tokens_of_left), _single(self.tokens_of_right)
+        left, right = map(_single, self.tokens_of_sides)
         columns, product = self.product.value.shape[-1], self._product_places
         rows = left.reshape(-1)[(product // columns).clamp_min(0)]
         batch = product // (columns * self.product.value.shape[-2])
@@ -90,6 +129,18 @@ class Attention:
         if self.keys_are_left:
             rows, keys = keys, rows
         return rows.masked_fill(product < 0, -2), keys.masked_fill(product < 0, -2)
+
+    def places(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """Find the item and the position of some tokens; -1 where there is none."""
+        _, items, positions = torch.tensor(self.call.tokens).T
+        known, number = tokens >= 0, tokens.clamp_min(0)
+        return torch.where(known, items[number], -1), torch.where(known, positions[number], -1)
+
+    @cached_property
+    def pairs(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Positions of query and key, and whether the pair is of two tokens, [N, T, S]."""
+        rows, keys = self.tokens
+        return self.places(rows)[1], self.places(keys)[1], (rows >= 0) & (keys >= 0)
 
     @cached_property
     def keys_are_left(self) -> bool:
@@ -114,21 +165,12 @@ class Attention:
     @cached_property
     def value_tokens(self) -> Tensor:
         """The token of each row of values, [N, keys]."""
-        places = factors(self.applied)
-        factor = places[1 - self.side]
-        touched = _any_of(self.call, self.applied, factor, -1 if self.side == 0 else -2)
-        return _single(touched)
+        return _single(self.values.touched(self.call))
 
 
 def as_batch(factor: Tensor) -> Tensor:
     """Return a factor of a product as a batch of matrices, [N, n, m]."""
     return factor if factor.ndim == 3 else factor[None]
-
-
-def _any_of(call: Recorded, product: Node, argument: int, axis: int) -> Tensor:
-    """Which tokens the vectors of a factor move with, bool [tokens, N, n]."""
-    moves = call.touched_argument(product, argument).any(axis)
-    return moves if moves.ndim == 3 else moves[:, None]
 
 
 def _single(touched: Tensor) -> Tensor:
@@ -257,7 +299,7 @@ def _learned(node: Node, step: tuple[int, int]) -> bool:
 
 def _factor_of(node: Node, step: tuple[int, int]) -> float | None:
     """Return what an operation multiplies with, a number; None where it is none."""
-    if is_opaque(node.name):
+    if node.name in NORMS:
         return None
     if node.name not in {"mul", "mul_", "div", "div_"}:
         return 1.0
@@ -285,11 +327,7 @@ def back_to_projection(call: Recorded, node: Node) -> tuple[Node | None, float, 
         moving = call.moving(node)
         if not moving:
             return None, factor, plain
-        if (
-            len(moving) > 1
-            or is_opaque(node.name)
-            or node.name not in VIEWS | ELEMENTWISE | {"cat"}
-        ):
+        if len(moving) > 1 or node.name in NORMS or node.name not in VIEWS | ELEMENTWISE | {"cat"}:
             rotated = node.name in {"add", "sub", "cat", "stack", "mul", "add_", "sub_"}
             plain = plain and rotated and node.name != "mul"
             node = node.sources[moving[0]]

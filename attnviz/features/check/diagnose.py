@@ -11,7 +11,7 @@ where one of these is broken.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -21,7 +21,7 @@ from attnviz.features.check import anatomy
 from attnviz.features.check.anatomy import Attention
 from attnviz.features.check.module import find_rotary_bugs
 from attnviz.features.check.result import Bug
-from attnviz.features.check.trace import Change, Recorded, factors
+from attnviz.features.check.trace import Change, Recorded
 
 _DROPOUT = {"native_dropout", "bernoulli", "bernoulli_", "rand_like", "_fused_dropout"}
 _FAINT = -20.0  # A mask must lower a score by more than that; e^-20 is 2e-9
@@ -64,12 +64,10 @@ class Doctor:
     def diagnose(self) -> Diagnosis:
         """Everything that is wrong."""
         if any(node.name in _DROPOUT for node in self.call.nodes):
-            self._bug("dropout", "weights A", "dropout runs in eval mode",
-                      "use nn.Dropout, or F.dropout with training=self.training")  # fmt: skip
+            self._add(Bug.of("dropout"))
             return self.result
         if any(reason.endswith(anatomy.TWICE) for reason in self.others):
-            self._bug("softmax twice", "weights A", "softmax is taken of weights again",
-                      "softmax once, of the masked scores")  # fmt: skip
+            self._add(Bug.of("softmax twice"))
             return self.result
         for attention in self.attentions:
             self._look_at(attention)
@@ -79,27 +77,19 @@ class Doctor:
             self._batches()
         return self.result
 
-    def _bug(
-        self, name: str, step: str, text: str, change: str, mend: dict[int, Change] | None = None
-    ) -> None:
-        if any(bug.name == name for bug in self.result.bugs):
-            if mend:
-                self.result.changes[name].update(mend)
-            return
-        self.result.bugs.append(Bug(name=name, step=step, what=text, change=change))
-        self.result.changes[name] = dict(mend or {})
+    def _add(self, bug: Bug, mend: Mapping[int, Change] | None = None) -> None:
+        """Note a bug, with what mends it; of several of one name the first is told."""
+        if bug.name not in self.result.changes:
+            self.result.bugs.append(bug)
+        self.result.changes.setdefault(bug.name, {}).update(mend or {})
 
     def _look_at(self, attention: Attention) -> None:
         softmax = attention.softmax
         summed = attention.summed_axes
         if attention.dim not in summed:
             axis = next(iter(summed), softmax.value.ndim - 1)
-            self._bug(
-                "axis", "weights A",
-                f"softmax runs over axis {attention.dim}, and values are summed over axis {axis}",
-                f"softmax(dim={axis - softmax.value.ndim}), over the keys: each row then sums to 1",
-                {softmax.number: _constant(attention.scores.value.softmax(axis))},
-            )  # fmt: skip
+            bug = Bug.of("axis", dim=attention.dim, axis=axis, last=axis - softmax.value.ndim)
+            self._add(bug, {softmax.number: _constant(attention.scores.value.softmax(axis))})
             return
         if self._layout(attention):
             return
@@ -107,27 +97,17 @@ class Doctor:
         self._mask(attention)
         self._after(attention)
         self._shared(attention)
-        self._rotary(attention)
-
-    def _rotary(self, attention: Attention) -> None:
-        """Judge what rotary positions do to queries, keys and values."""
         base, cross = self.expected.base, self.expected.cross
         for bug in find_rotary_bugs(self.call, attention, base, cross=cross):
-            self._bug(*bug)
+            self._add(bug)
 
     # which tokens meet
 
     def _layout(self, attention: Attention) -> bool:
         """Whether the axes of heads, tokens and batch are confused; says so."""
-        sides = {
-            "Q": (
-                attention.tokens_of_right if attention.keys_are_left else attention.tokens_of_left
-            ),
-            "K": (
-                attention.tokens_of_left if attention.keys_are_left else attention.tokens_of_right
-            ),
-        }
-        mixed = [name for name, touched in sides.items() if bool((touched.sum(0) > 1).any())]
+        sides = "KQ" if attention.keys_are_left else "QK"
+        several = [bool((touched.sum(0) > 1).any()) for touched in attention.tokens_of_sides]
+        mixed = [name for name in "QK" if several[sides.index(name)]]
         rows, keys = attention.tokens
         values = attention.value_tokens
         if mixed and self._mixed_before(attention):
@@ -137,19 +117,8 @@ class Doctor:
             )
             return True
         if mixed:
-            if mixed == ["K"]:
-                self._bug(
-                    "transpose", "scores",
-                    "the keys that meet a query are made of several tokens: K is reshaped where it "
-                    "is to be transposed",
-                    "K.transpose(-1, -2); a view of [.., T, d] as [.., d, T] keeps no token whole",
-                )  # fmt: skip
-            else:
-                self._bug(
-                    "view", "Q, K, V",
-                    f"vectors of {' and '.join(mixed)} hold numbers of several tokens",
-                    "view to [B, T, H, d], then transpose(1, 2): a view mixes tokens with heads",
-                )  # fmt: skip
+            view = Bug.of("view/vectors", sides=" and ".join(mixed))
+            self._add(Bug.of("transpose") if mixed == ["K"] else view)
             return True
         if bool((values == -1).any()) and self._mixed_before(attention):
             self.result.failed.append(
@@ -157,49 +126,34 @@ class Doctor:
             )
             return True
         if bool((values == -1).any()):
-            self._bug(
-                "view", "Q, K, V", "vectors of V hold numbers of several tokens",
-                "view V to [B, T, H, d], then transpose(1, 2), as Q and K",
-            )  # fmt: skip
+            self._add(Bug.of("view/values"))
             return True
         named = [name for name, tokens in (("Q", rows), ("K", keys)) if self._wrong(tokens, name)]
-        if named or self._wrong(values[:, None], "V"):
-            return self._confused(keys, values, named)
+        if self._wrong(values[:, None], "V"):
+            named.append("V")
+        if named:
+            self._confused(attention, named)
+            return True
         real = keys[:, 0] >= 0
         if values.shape == keys[:, 0].shape and bool(
             (values != keys[:, 0])[real & (values >= 0)].any()
         ):
-            self._bug(
-                "values", "head outputs",
-                "weights meet the values of other tokens than those whose keys they were taken of",
-                "lay V out as K: view to [B, T, H, d], then transpose(1, 2)",
-            )  # fmt: skip
+            self._add(Bug.of("values"))
             return True
         return False
 
     def _mixed_before(self, attention: Attention) -> bool:
         """Whether a vector is of several tokens already where it leaves its projection."""
-        values = factors(attention.applied)[1 - attention.side]
-        scored = [(attention.product, slot) for slot in factors(attention.product)]
-        for node, slot in [*scored, (attention.applied, values)]:
-            source = node.sources.get((slot, 0))
-            if source is None:
+        for factor in (*attention.sides, attention.values):
+            if factor.source is None:
                 continue
-            projection, *_ = anatomy.back_to_projection(self.call, source)
+            projection, *_ = anatomy.back_to_projection(self.call, factor.source)
             if projection is None:
                 return True
             rows = self.call.touched(projection).any(-1).sum(0)
             if bool((rows > 1).any()):
                 return True
         return False
-
-    def _items(self, tokens: Tensor) -> Tensor:
-        item_of = torch.tensor([item for _, item, _ in self.tokens])
-        return torch.where(tokens >= 0, item_of[tokens.clamp_min(0)], -1)
-
-    def _positions(self, tokens: Tensor) -> Tensor:
-        position_of = torch.tensor([position for *_, position in self.tokens])
-        return torch.where(tokens >= 0, position_of[tokens.clamp_min(0)], -1)
 
     def _wrong(self, tokens: Tensor, name: str) -> bool:
         """Whether a map has not each token of one item equally often; [N, queries, keys]."""
@@ -217,36 +171,20 @@ class Doctor:
                 return True
         return False
 
-    def _confused(self, keys: Tensor, values: Tensor, named: list[str]) -> bool:
-        tokens = max(keys[:, 0], key=lambda of_map: len(set(of_map.tolist())))  # of some map most
-        several = len(set(self._items(tokens).tolist())) > 1
-        if several and len(set(self._positions(tokens).tolist())) == 1:
-            self._bug(
-                "batch_first", "X",
-                "tokens attend to the same position of the other items of the batch",
-                "the module takes [T, B, D]: build it with batch_first=True, or transpose(0, 1) "
-                "before and after",
-            )  # fmt: skip
+    def _confused(self, attention: Attention, sides: list[str]) -> None:
+        """Say how the tokens of a map are confused; of queries, keys or values."""
+        keys = attention.tokens[1][:, 0]
+        tokens = max(keys, key=lambda of_map: len(set(of_map.tolist())))  # of some map most
+        items, positions = attention.places(tokens)
+        several = len(set(items.tolist())) > 1
+        if several and len(set(positions.tolist())) == 1:
+            self._add(Bug.of("batch_first"))
         elif several:
-            self._bug(
-                "view", "Q, K, V", "a map has keys of several items of the batch",
-                "view to [B, T, H, d], then transpose(1, 2); only then merge B and H",
-            )  # fmt: skip
+            self._add(Bug.of("view/items"))
         elif len(set(tokens.tolist())) == 1:
-            self._bug(
-                "heads", "Q, K, V",
-                "the heads of one token attend to each other, and no token to another",
-                "transpose(1, 2) before the product: [B, H, T, d], so that scores are [B, H, T, S]",
-            )  # fmt: skip
+            self._add(Bug.of("heads/tokens"))
         else:
-            sides = named + (["V"] if self._wrong(values[:, None], "V") else [])
-            self._bug(
-                "view", "Q, K, V",
-                f"a map has some tokens several times and others never, by {' and '.join(sides)}",
-                "view to [B, T, H, d], then transpose(1, 2): a view straight to [B, H, T, d] has "
-                "the right shape and cuts across tokens",
-            )  # fmt: skip
-        return True
+            self._add(Bug.of("view/tokens", sides=" and ".join(sides)))
 
     # scale, mask, weights
 
@@ -265,7 +203,9 @@ class Doctor:
             self.result.notes.append("scores are not scaled, and have a position bias, as T5's")
             return
         model = int(self.call.inputs[0].shape[-1])
+        heads, keys = self.expected.heads or model // width, attention.met.shape[-1]
         names = {
+            1 / math.sqrt(heads): f"scores are divided by √H = √{heads}, not by √d = √{width}",
             1.0: "scores are not scaled",
             1 / width: f"scores are divided by d = {width}, not by its root",
             math.sqrt(width): f"scores are multiplied by √d = √{width}",
@@ -273,43 +213,30 @@ class Doctor:
             1 / math.sqrt(model): f"scores are divided by √D = √{model}, not by √d = √{width}",
             1 / model: f"scores are divided by D = {model}",
             width**-0.25: "scores are divided by the fourth root of d: one of Q and K is scaled",
+            1 / math.sqrt(keys): f"scores are divided by √S = √{keys}, not by √d = √{width}",
         }
-        keys = attention.met.shape[-1]
-        names |= {1 / math.sqrt(keys): f"scores are divided by √S = √{keys}, not by √d = √{width}"}
         values = int(attention.applied.value.shape[-1 if attention.side == 0 else -2])
         if values != width:
-            names |= {
-                1 / math.sqrt(values): f"scores are divided by √{values}, the width of a value, "
-                f"not by √{width}, that of a query and a key"
-            }
-        heads = self.expected.heads or model // width
-        names = {
-            1 / math.sqrt(heads): f"scores are divided by √H = √{heads}, not by √d = √{width}"
-        } | names
+            names[1 / math.sqrt(values)] = (
+                f"scores are divided by √{values}, the width of a value, not by √{width}, that of "
+                "a query and a key"
+            )
         for wrong, text in names.items():
             if math.isclose(factor, wrong, rel_tol=1e-5):
-                number = attention.product.number
-                self._bug(
-                    "scale", "scaled", text, f"divide scores by √{width} = {math.sqrt(width):.4g}",
-                    {number: lambda value: value * (right / factor)},
-                )  # fmt: skip
+                bug = Bug.of("scale", text=text, width=width, root=math.sqrt(width))
+                self._add(bug, {attention.product.number: lambda value: value * (right / factor)})
                 return
         self.result.notes.append(
             f"scores are multiplied by {factor:.4g}; 1/√d would be {right:.4g}"
         )
 
-    def _pairs(self, attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
-        """Positions of query and key, and whether the pair is of two tokens, [N, T, S]."""
-        rows, keys = attention.tokens
-        return self._positions(rows), self._positions(keys), (rows >= 0) & (keys >= 0)
-
     def _allowed(self, attention: Attention) -> Tensor | None:
         """Return what may be attended to, bool [N, T, S]; None where nothing says."""
-        rows, keys, real = self._pairs(attention)
+        rows, keys, real = attention.pairs
         if self.expected.masked is not None:
             mask = self.expected.masked
             if mask.ndim == 3:  # of every item
-                items = self._items(attention.tokens[1])
+                items = attention.places(attention.tokens[1])[0]
                 return mask[items.clamp_min(0), rows.clamp_min(0), keys.clamp_min(0)] | ~real
             return mask[rows.clamp_min(0), keys.clamp_min(0)] | ~real
         if self.expected.causal:
@@ -318,7 +245,7 @@ class Doctor:
 
     def _mask(self, attention: Attention) -> None:
         """Judge what masks do, against what they should."""
-        rows, keys, real = self._pairs(attention)
+        rows, keys, real = attention.pairs
         if int(rows.max()) < 1 or not bool((rows != keys).any()):
             return
         places = attention.met_places.clamp_min(0)
@@ -342,43 +269,27 @@ class Doctor:
 
     def _without_keys(self, attention: Attention, weights: Tensor, blocked: Tensor) -> None:
         """Rows of NaN: every key of theirs is blocked."""
-        rows, keys, real = self._pairs(attention)
+        rows, keys, real = attention.pairs
         if bool(blocked[real & (keys >= rows)].all()):
             self._off_by_one(attention, "its own token is masked too, so that the first row has no "
                              "key and becomes NaN")  # fmt: skip
             return
-        count = int(weights.isnan().any(-1)[0].sum())
-        self._bug(
-            "no key", "masked", f"{count} rows of a map have no key left, and softmax gives NaN",
-            "leave every row a key, or set such rows to 0 behind softmax",
-        )  # fmt: skip
+        self._add(Bug.of("no key", count=int(weights.isnan().any(-1)[0].sum())))
 
     def _filled(self, attention: Attention, faint: Tensor, value: float) -> None:
         """Masked scores that keep a weight."""
-        rows, keys, real = self._pairs(attention)
+        rows, keys, real = attention.pairs
         below = (faint == ((keys < rows) & real)) | (faint == ((keys <= rows) & real))
         if bool((faint <= (keys > rows)).all()):
-            self._bug(
-                "fill", "masked",
-                f"masked scores are filled with {value:.4g}, which softmax gives a weight: later "
-                "tokens are attended to",
-                "fill with -inf (or -1e9) before softmax", self._masked_right(attention),
-            )  # fmt: skip
+            self._add(Bug.of("fill/later", value=value), self._masked_right(attention))
         elif bool(below.all()):
-            self._bug(
-                "inverted", "masked", "the mask falls on earlier tokens, and with a weak fill",
-                "mask keys that come later, and fill with -inf", self._masked_right(attention),
-            )  # fmt: skip
+            self._add(Bug.of("inverted/weak"), self._masked_right(attention))
         else:
-            self._bug(
-                "fill", "masked",
-                f"masked scores are filled with {value:.4g}, which leaves them a weight",
-                "fill with -inf (or -1e9) before softmax",
-            )  # fmt: skip
+            self._add(Bug.of("fill/weak", value=value))
 
     def _against(self, attention: Attention, attended: Tensor, allowed: Tensor) -> None:
         """Compare what has a weight with what may have one; bool [N, T, S] both."""
-        rows, keys, real = self._pairs(attention)
+        rows, keys, real = attention.pairs
         eye, later = keys == rows, (keys > rows) & real
         leaks, lost = attended & ~allowed & real, ~attended & allowed & real
         causal = bool(self.expected.causal)
@@ -393,69 +304,41 @@ class Doctor:
         elif causal and bool((leaks <= (keys == rows + 1)).all()):
             self._off_by_one(attention, "each token sees the next one")
         elif causal and bool((attended == (later | eye & real)).all() or (attended == later).all()):
-            self._inverted(attention)
+            self._add(Bug.of("inverted"), self._masked_right(attention))
         elif self._by_head(attention, attended, real):
             return
         elif causal and bool(attended[real].all()):
-            self._bug(
-                "no mask", "masked", "later tokens are attended to: no mask reaches the scores",
-                "fill the scores of later keys with -inf before softmax",
-                self._masked_right(attention),
-            )  # fmt: skip
+            self._add(Bug.of("no mask"), self._masked_right(attention))
         else:
             self.result.failed.append("a mask does not block what it is to block")
-
-    def _inverted(self, attention: Attention) -> None:
-        self._bug(
-            "inverted", "masked", "a token sees itself and later ones: the mask is inverted",
-            "mask what comes later (triu with diagonal=1), and keep the lower triangle",
-            self._masked_right(attention),
-        )  # fmt: skip
 
     def _by_head(self, attention: Attention, attended: Tensor, real: Tensor) -> bool:
         """Whether a mask falls on some maps alone, as one that broadcasts over the wrong axis."""
         bare = attended.masked_fill(~real, True).flatten(1).all(1)
         if bool(bare.any()) and not bool(bare.all()):
-            self._bug(
-                "mask axis", "masked",
-                f"{int(bare.sum())} of {len(bare)} maps are not masked: the mask is laid over "
-                "another axis",
-                "give the mask the shape [T, S] or [B, 1, T, S], the same for all heads",
-                self._masked_right(attention),
-            )  # fmt: skip
+            bug = Bug.of("mask axis", bare=int(bare.sum()), maps=len(bare))
+            self._add(bug, self._masked_right(attention))
             return True
         return False
 
     def _off_by_one(self, attention: Attention, text: str) -> None:
-        self._bug(
-            "off by one", "masked", f"the causal mask is off by one: {text}",
-            "block keys j > i: torch.triu(ones, diagonal=1), or keep torch.tril(ones)",
-            self._masked_right(attention),
-        )  # fmt: skip
+        self._add(Bug.of("off by one", text=text), self._masked_right(attention))
 
     def _masked_right(self, attention: Attention) -> dict[int, Change]:
         """Return the softmax with the raw scores masked as they should be."""
-        rows, keys, real = self._pairs(attention)
+        rows, keys, real = attention.pairs
         wrong = torch.zeros(attention.softmax.value.numel(), dtype=torch.bool)
         places = attention.met_places.clamp_min(0)
         wrong[places[(keys > rows) & real]] = True
         raw = attention.product.value.reshape(-1)[attention.score_places.clamp_min(0)]
         scale = 1 / math.sqrt(attention.width)
         factor = attention.factor if attention.factor is not None else scale
-        sides = self._side_factor(attention)
-        scores = raw * (factor / sides)
+        # what of the scale lies in Q and K already, before their product
+        sides = [side.source for side in attention.sides if side.source is not None]
+        before = math.prod(anatomy.back_to_projection(self.call, side)[1] for side in sides)
+        scores = raw * (factor / before)
         masked = scores.masked_fill(wrong.reshape(scores.shape), -torch.inf)
         return {attention.softmax.number: _constant(masked.softmax(attention.dim))}
-
-    def _side_factor(self, attention: Attention) -> float:
-        """Return what of the scale lies in Q and K already, before their product."""
-        total = 1.0
-        left, right = factors(attention.product)
-        for slot in (left, right):
-            source = attention.product.sources.get((slot, 0))
-            if source is not None:
-                total *= anatomy.back_to_projection(self.call, source)[1]
-        return total
 
     def _hinted(
         self, attention: Attention, rows: Tensor, keys: Tensor, attended: Tensor, real: Tensor
@@ -470,7 +353,7 @@ class Doctor:
         elif bool((attended & later <= (keys == rows + 1)).all()):
             self._off_by_one(attention, "each token sees the next one")
         elif not bool(attended[earlier].any()):
-            self._inverted(attention)
+            self._add(Bug.of("inverted"), self._masked_right(attention))
         else:
             self._by_head(attention, attended, real)
 
@@ -487,33 +370,23 @@ class Doctor:
         sums = met.sum(-1)
         zeroed = (met.abs() <= _ZERO) & (weights > _ZERO)
         if bool(zeroed.any()) and bool((changed <= zeroed).all()):
-            low = float(sums.min())
-            rows, keys, _ = self._pairs(attention)
+            rows, keys, _ = attention.pairs
             mend = self._masked_right(attention) if bool((zeroed <= (keys > rows)).all()) else {}
-            self._bug(
-                "mask after softmax", "masked",
-                f"weights are set to 0 after softmax: rows sum to {low:.2f} and more, not to 1",
-                "fill scores with -inf before softmax", mend,
-            )  # fmt: skip
+            self._add(Bug.of("mask after softmax", low=float(sums.min())), mend)
         elif bool(zeroed.any()) and bool(((sums - 1).abs() < 1e-6).all()):
             self.result.notes.append("weights are masked after softmax and brought back to sum 1")
         elif not bool(((sums - 1).abs() < 1e-6).all()):
-            number = attention.weights.number
-            self._bug(
-                "weights changed", "weights A",
-                f"weights are changed after softmax: rows sum to {float(sums.min()):.3g} to "
-                f"{float(sums.max()):.3g}",
-                "multiply V by what softmax gives",
-                {} if attention.weights is attention.softmax else {number: _constant(
-                    attention.softmax.value.reshape(-1)[attention.weight_places.clamp_min(0)])},
-            )  # fmt: skip
+            softmax, places = attention.softmax, attention.weight_places.clamp_min(0)
+            right = {attention.weights.number: _constant(softmax.value.reshape(-1)[places])}
+            bug = Bug.of("weights changed", low=float(sums.min()), high=float(sums.max()))
+            self._add(bug, {} if attention.weights is softmax else right)
         else:
             self.result.notes.append("weights are changed after softmax, and still sum to 1")
 
     def _shared(self, attention: Attention) -> None:
         """Whether queries and keys are the same numbers."""
-        left, right = factors(attention.product)
-        a, b = attention.product.args[left], attention.product.args[right].transpose(-1, -2)
+        left, right = attention.sides
+        a, b = left.tensor, right.tensor.transpose(-1, -2)
         if a.shape != b.shape or self.expected.cross or a.shape[-2] < 2:
             return
         if attention.projections == (None, None):
@@ -523,15 +396,13 @@ class Doctor:
         ratio = a / b
         finite = ratio[ratio.isfinite()]
         if finite.numel() and bool(((finite - finite[0]).abs() < 1e-9).all()):
-            self._bug(
-                "one matrix", "K", "queries and keys are the same numbers: one matrix makes both",
-                "give Q and K a matrix each; scores are symmetric otherwise",
-            )  # fmt: skip
+            self._add(Bug.of("one matrix"))
 
     # what becomes of head outputs
 
     def _merge(self) -> None:
         reached: list[Tensor] = []
+        last = self.call.inputs[0].shape[1] - 1
         for first in self.attentions:
             later = [a for a in self.attentions if a.softmax.number > first.applied.number]
             if self.call.moves(first.applied, [a.scores for a in later]):
@@ -542,7 +413,7 @@ class Doctor:
         for attention in self.attentions:
             outputs = attention.laid(attention.applied.value)
             rows = attention.tokens[0].amax(-1)  # [N, queries]
-            for item, position in self._wanted():
+            for item, position in ((0, 1), (1, last), (0, 3)):
                 token = next(
                     (n for n, t in enumerate(self.tokens) if t[1:] == (item, position)), None
                 )
@@ -557,30 +428,17 @@ class Doctor:
                     self._merged_wrong(reached_tokens, item, position)
                     return
             reached += self._channels(attention, rows, outputs)
-        if reached and len(reached) > 1 and self._apart(reached):
-            self._bug(
-                "no W_O", "Y",
-                "each head moves only its own part of the output: nothing mixes the heads",
-                "end with W_O: Y = Z W_O, a D × D matrix over all heads",
-            )  # fmt: skip
-
-    def _wanted(self) -> list[tuple[int, int]]:
-        last = self.call.inputs[0].shape[1] - 1
-        return [(0, 1), (1, last), (0, 3)]
+        if len(reached) > 1 and bool((torch.stack(reached).sum(0) <= 1).all()):
+            self._add(Bug.of("no W_O"))  # no channel is moved by two heads
 
     def _merged_wrong(self, reached: set[tuple[int, int]], item: int, position: int) -> None:
         if not reached:
-            self._bug("unused", "Z", "what heads read never reaches the output",
-                      "return what the heads give, joined and multiplied by W_O")  # fmt: skip
+            self._add(Bug.of("unused/heads"))
             return
         positions = sorted(t for _, t in reached if (_, t) != (item, position))
-        self._bug(
-            "merge", "Z concat",
-            f"the heads' output for token {position} ends up at "
-            f"{'tokens ' + ', '.join(map(str, positions[:4])) if positions else 'another item'}",
-            "transpose(1, 2) back to [B, T, H, d], then contiguous().view(B, T, D): without it the "
-            "concat glues different tokens together",
-        )  # fmt: skip
+        tokens = f"tokens {', '.join(map(str, positions[:4]))}"
+        places = tokens if positions else "another item"
+        self._add(Bug.of("merge", position=position, places=places))
 
     def _channels(self, attention: Attention, rows: Tensor, outputs: Tensor) -> Iterator[Tensor]:
         """Which channels of one token's output each head moves, bool [D] each."""
@@ -592,11 +450,6 @@ class Doctor:
                 places[number, row] = True
                 marked = attention.laid(places.reshape(outputs.shape))
                 yield self.call.moved(attention.applied, marked)[0, 1]
-
-    @staticmethod
-    def _apart(reached: Sequence[Tensor]) -> bool:
-        """Whether no channel is moved by two heads."""
-        return bool((torch.stack(list(reached)).sum(0) <= 1).all())
 
     def _batches(self) -> None:
         touched = self.call.output_touched()

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from attnviz.errors import InputError
 from attnviz.features.check import module
-from attnviz.features.check.anatomy import Attention, find_softmaxes
+from attnviz.features.check.anatomy import Attention, Factor, find_softmaxes
 from attnviz.features.check.diagnose import Diagnosis, Doctor, Expected
 from attnviz.features.check.module import named_base
 from attnviz.features.check.result import Bug, ModuleCheck, Verdict
@@ -139,11 +139,7 @@ def _named_error(error: BaseException, subject: module.Subject) -> Exception:
     """Return an error of the module as the bug that it is, or as the user's input."""
     text = module.one_line(error)
     if "view size is not compatible" in text:
-        return _Broken(Bug(
-            name="contiguous", step="Z concat", what="a view fails: behind a transpose, or as a "
-            "chunk of a larger tensor, the numbers do not lie in its order",
-            change=".contiguous() before .view, or .reshape",
-        ))  # fmt: skip
+        return _Broken(Bug.of("contiguous"))
     if "scalar types: Long, Int" in text:
         return InputError(
             f"{type(subject.module).__name__} takes token ids, not vectors: check the attention in "
@@ -191,11 +187,7 @@ def _with_masks(
     rank, exam, form = candidates[0]
     unread = not any(bug.name not in {"no key", "inverted"} for bug in exam.result.bugs)
     if rank >= 2 and unread and _changes_nothing(subject, [entry[1] for entry in candidates]):
-        exam.result.bugs[:] = [Bug(
-            name="mask ignored", step="masked",
-            what=f"what is given as {name} changes nothing",
-            change="add the mask to scores, or fill with -inf where it blocks, before softmax",
-        )]  # fmt: skip
+        exam.result.bugs[:] = [Bug.of("mask ignored", mask=name)]
     return exam, f"{name} {form}"
 
 
@@ -241,47 +233,31 @@ def _structure(exam: Exam, heads: int | None) -> list[Bug]:
     count = _heads(exam)
     one_head = exam.call.output.shape[-1] < exam.call.inputs[0].shape[-1]  # by design
     if heads and count and count < heads and not one_head:
-        bugs.append(Bug(
-            name="heads", step="Q, K, V", what=f"{count} maps are computed, not {heads}",
-            change="cut D into heads: view to [B, T, H, d], then transpose(1, 2)",
-        ))  # fmt: skip
+        bugs.append(Bug.of("heads/few", count=count, heads=heads))
     bugs += _repeated(exam)
     for attention in exam.doctor.attentions:
-        groups = {side: _groups(exam, attention, side) for side in ("K", "V")}
-        shared = [g for g in groups.values() if g and 1 < len(set(g)) < len(g)]
+        groups = [_groups(exam, factor) for factor in (attention.keys, attention.values)]
+        shared = [g for g in groups if g and 1 < len(set(g)) < len(g)]
         size = len(shared[0]) // len(set(shared[0])) if shared else 0
         if shared and any(g == [n % len(set(g)) for n in range(len(g))] for g in shared):
-            bugs.append(Bug(
-                name="tiled", step="K",
-                what="key/value heads are tiled: query head h meets head h mod G",
-                change=f"repeat_interleave({size}, dim=1): neighbouring query heads share one",
-            ))  # fmt: skip
+            bugs.append(Bug.of("tiled", size=size))
         elif len(shared) == 2 and shared[0] != shared[1]:
-            bugs.append(Bug(
-                name="tiled", step="K", what="a query head has keys of one head, values of another",
-                change="repeat_interleave K and V alike",
-            ))  # fmt: skip
+            bugs.append(Bug.of("tiled/values"))
     return bugs
 
 
-def _groups(exam: Exam, attention: Attention, side: str) -> list[int]:
+def _groups(exam: Exam, factor: Factor) -> list[int]:
     """Which key/value head each head of the first item has, told from equal numbers."""
-    maps = _first_item(exam, attention, side)
-    if len(maps) < 2:
-        return []
-    return _numbered([[part] for part in maps])
+    maps = _first_item(exam, factor)
+    return _numbered([[part] for part in maps]) if len(maps) > 1 else []
 
 
-def _first_item(exam: Exam, attention: Attention, side: str) -> list[Tensor]:
-    """Take the queries (``Q``), keys or values of each head of the first item."""
-    product = attention.applied if side == "V" else attention.product
-    left, right = factors(product)
-    swapped = attention.side == 1 if side == "V" else attention.keys_are_left
-    factor = product.args[left if swapped != (side == "Q") else right]
+def _first_item(exam: Exam, factor: Factor) -> list[Tensor]:
+    """Take what each head of the first item has of queries, keys or values."""
     batch = exam.call.inputs[0].shape[0]
-    if factor.ndim != 3 or len(factor) % batch:
+    if factor.tensor.ndim != 3 or len(factor.tensor) % batch:
         return []
-    return list(factor[: len(factor) // batch])
+    return list(factor.tensor[: len(factor.tensor) // batch])
 
 
 def _numbered(heads: list[list[Tensor]]) -> list[int]:
@@ -304,19 +280,13 @@ def _repeated(exam: Exam) -> list[Bug]:
     """Name heads that have the queries, keys and values of another: they share its matrices."""
     heads: list[list[Tensor]] = []
     for attention in exam.doctor.attentions:
-        sides = [_first_item(exam, attention, side) for side in "QKV"]
+        factors_read = attention.queries, attention.keys, attention.values
+        sides = [_first_item(exam, factor) for factor in factors_read]
         if len({len(side) for side in sides}) == 1:
             heads += [list(parts) for parts in zip(*sides, strict=True)]
     numbers = _numbered(heads)
     shared = [str(n) for n, number in enumerate(numbers) if numbers.count(number) > 1]
-    if not shared:
-        return []
-    return [Bug(
-        name="same head", step="Q, K, V",
-        what=f"heads {', '.join(shared)} have the same queries, keys and values: one module or "
-        "matrix serves them all",
-        change="give every head its own: nn.ModuleList(Head() for _ in range(H)), not [Head()] * H",
-    )]  # fmt: skip
+    return [Bug.of("same head", heads=", ".join(shared))] if shared else []
 
 
 def _with_unused(subject: module.Subject, exam: Exam, bugs: list[Bug]) -> list[Bug]:
@@ -326,23 +296,18 @@ def _with_unused(subject: module.Subject, exam: Exam, bugs: list[Bug]) -> list[B
     except Exception:
         return bugs
     used = {_NUMBER.sub("#", n) for n, _ in subject.module.named_parameters() if n not in names}
-    parts = [n for n in names if _is_projection(n) or _NUMBER.sub("#", n) in used]
+    parts = [
+        n for n in names
+        if any(word in n.lower() for word in module.NAMES["projections"])
+        or _NUMBER.sub("#", n) in used
+    ]  # fmt: skip
     if not parts:
         return bugs
     lone = ", ".join(parts)
     if not bugs:
-        return [Bug(name="unused", step="Q, K, V", what=f"{lone} takes no part in the output",
-                    change="use it, or take it away")]  # fmt: skip
+        return [Bug.of("unused/matrix", matrix=lone)]
     return [replace(bug, what=f"{bug.what} ({lone} is never used)")
             if bug.name in {"one matrix", "no W_O"} else bug for bug in bugs]  # fmt: skip
-
-
-def _is_projection(name: str) -> bool:
-    lower = name.lower()
-    return any(word in lower for word in (
-        "q", "k_", "key", "_k", "wk", "v_", "val", "_v", "wv", "out", "proj", "w_o", "wo", "fc",
-        "dense", "o_",
-    ))  # fmt: skip
 
 
 def _stepped(exam: Exam, step: Callable[[Tensor, int], Any]) -> list[Bug]:
@@ -354,12 +319,7 @@ def _stepped(exam: Exam, step: Callable[[Tensor, int], Any]) -> list[Bug]:
         output = result if isinstance(result, Tensor) else result[0]
         difference = float((output[:, -1] - exam.call.output[:, position]).abs().max())
         if difference > 1e-6 * (1 + float(exam.call.output.abs().max())):
-            return [Bug(
-                name="cache", step="K",
-                what=f"token by token, position {position} gets another output than in one pass",
-                change="at step t the cache holds keys and values 0 … t, each at its own position",
-                off=difference,
-            )]  # fmt: skip
+            return [replace(Bug.of("cache", position=position), off=difference)]
     return []
 
 
@@ -416,15 +376,10 @@ def right_output(call: Recorded, attentions: list[Attention], expected: Expected
     if len(attentions) != 1:
         return None
     (attention,) = attentions
-    left, right = factors(attention.product)
-    if attention.keys_are_left and attention.dim in attention.summed_axes:
-        left, right = right, left
-    values = factors(attention.applied)[1 - attention.side]
-    q, k, v = (
-        _projected(call, node, slot)
-        for node, slot in ((attention.product, left), (attention.product, right),
-                            (attention.applied, values))
-    )  # fmt: skip
+    sides = attention.sides
+    if attention.dim in attention.summed_axes:
+        sides = attention.queries, attention.keys
+    q, k, v = (_projected(call, factor) for factor in (*sides, attention.values))
     concat = _joined(call, attention.applied)
     if q is None or k is None or v is None or concat is None:
         return None
@@ -451,10 +406,9 @@ def right_output(call: Recorded, attentions: list[Attention], expected: Expected
     return output
 
 
-def _projected(call: Recorded, product: Node, factor: int) -> Tensor | None:
+def _projected(call: Recorded, factor: Factor) -> Tensor | None:
     """Return the projection that a factor is made of by views and numbers alone, [B, T, width]."""
-    node = product.sources.get((factor, 0))
-    tokens = call.tokens
+    node, tokens = factor.source, call.tokens
     for _ in range(60):
         if node is None or (node.name not in VIEWS | {"mul", "div", "add"} | PRODUCTS):
             return None

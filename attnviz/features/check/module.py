@@ -16,6 +16,7 @@ import inspect
 import math
 import re
 import sys
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,43 +26,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from attnviz.drawing.labels import counted
 from attnviz.errors import InputError, UsageError
 from attnviz.features.check.anatomy import Attention, as_batch, back_to_projection, is_rotated
-from attnviz.features.check.trace import Node, Recorded, factors, in_double
+from attnviz.features.check.result import Bug
+from attnviz.features.check.trace import Node, Recorded, in_double
 
 BATCH, LENGTH, SOURCE_LENGTH = 2, 7, 9  # B, T and S
 
-_WIDTH = (
-    "d_model", "embed_dim", "hidden_size", "dim", "n_embd", "emb_dim", "d_in", "embedding_dim",
-    "embed_size", "input_dim", "model_dim", "dim_model", "num_hiddens", "d_out", "in_dim", "width",
-    "d", "dmodel", "emb_size", "hidden_dim", "n_units", "query_dim", "channels", "in_features",
-    "features", "output_dim", "n_state", "emb", "k", "size", "d_hidden", "inner_dim", "query_size",
-    "key_size", "value_size", "embedding_size", "d_embed",
-)  # fmt: skip
-_HEADS = ("num_heads", "n_heads", "heads", "n_head", "h", "nhead", "num_attention_heads", "nheads",
-          "n_attn_heads", "attention_heads", "num_query_heads", "H", "head")  # fmt: skip
-_KV_HEADS = ("num_kv_heads", "n_kv_heads", "kv_heads", "num_key_value_heads", "n_kv_head",
-             "num_groups", "n_kv_groups", "num_kv_groups", "kv_head")  # fmt: skip
-_HEAD_WIDTH = (
-    "head_dim",
-    "d_head",
-    "dim_head",
-    "head_size",
-    "d_k",
-    "d_v",
-    "d_q",
-    "d_key",
-    "d_value",
-)
-_LENGTH = ("context_length", "block_size", "max_len", "max_seq_len", "seq_len", "n_ctx",
-           "max_length", "max_position_embeddings", "ctx_len", "n_positions",
-           "num_patches", "T")  # fmt: skip
-_QUERIES = ("query", "queries", "q", "x_q", "q_input", "target", "tgt")
-_KEYS = ("key", "keys", "k", "x_k", "k_input")
-_VALUES = ("value", "values", "v", "x_v", "v_input")
-_OTHERS = ("context", "memory", "encoder_output", "enc", "enc_out", "y", "kv", "source", "src2",
-           "encoder_hidden_states", "key_value_states", "cond", "x_kv", "encoder_outputs", "ctx",
-           "x2", "x_2", "enc_output", "encoder_out", "x_kv", "other")  # fmt: skip
+NAMES: dict[str, Any] = tomllib.loads(Path(__file__).with_name("names.toml").read_text("utf-8"))
 _CAUSAL = re.compile(r"causal|autoregressive", re.IGNORECASE)
 _MASKED = re.compile(r"masked_?(self|multi|attention|head)", re.IGNORECASE)
 
@@ -102,6 +75,7 @@ def build(
 ) -> nn.Module:
     """Return the module, with the sizes under the names that its constructor has for them."""
     values = _sizes(d_model, heads, kv_heads)
+    sizes = {n for kind in ("width", "heads", "kv_heads", "length") for n in NAMES[kind]}
     keywords: dict[str, Any] = {}
     missing: list[str] = []
     for name, parameter in list(inspect.signature(cls.__init__).parameters.items())[1:]:
@@ -109,11 +83,10 @@ def build(
             continue
         if name in extra:
             keywords[name] = extra[name]
-        elif name in values and (name in _WIDTH + _HEADS + _KV_HEADS + _LENGTH or
-                                 parameter.default is parameter.empty):  # fmt: skip
+        elif name in values and (name in sizes or parameter.default is parameter.empty):
             if values[name] is not None:
                 keywords[name] = values[name]
-        elif name in ("config", "cfg", "args", "params", "model_args", "conf"):
+        elif name in NAMES["config"]:
             keywords[name] = SimpleNamespace(**{**values, **extra})
         elif "drop" in name and parameter.default is parameter.empty:
             keywords[name] = 0.0
@@ -136,20 +109,17 @@ def build(
 
 def takes_heads(cls: type[nn.Module]) -> bool:
     """Whether the constructor of a class has a name for the number of heads."""
-    return any(name in _HEADS for name in inspect.signature(cls.__init__).parameters)
+    return any(name in NAMES["heads"] for name in inspect.signature(cls.__init__).parameters)
 
 
 def _sizes(d_model: int, heads: int, kv_heads: int | None) -> dict[str, Any]:
-    values: dict[str, Any] = dict.fromkeys(_WIDTH, d_model) | dict.fromkeys(_HEADS, heads)
-    values |= dict.fromkeys(_KV_HEADS, heads if kv_heads is None else kv_heads)
-    values |= dict.fromkeys(_HEAD_WIDTH, d_model // heads)
-    values |= dict.fromkeys(_LENGTH, 2 * SOURCE_LENGTH)
-    values |= {"bias": True, "qkv_bias": True, "dropout": 0.0, "attn_pdrop": 0.0, "p": 0.0,
-               "resid_pdrop": 0.0, "attention_dropout": 0.0, "causal": False, "use_bias": True,
-               "attention_probs_dropout_prob": 0.0, "attn_dropout": 0.0, "resid_dropout": 0.0,
-               "embd_pdrop": 0.0, "attention_bias": False, "rope_theta": 10000.0,
-               "norm_eps": 1e-6, "max_batch_size": BATCH, "is_causal": False}  # fmt: skip
-    return values
+    values: dict[str, Any] = {}
+    for kind, size in (
+        ("width", d_model), ("heads", heads), ("kv_heads", heads if kv_heads is None else kv_heads),
+        ("head_width", d_model // heads), ("length", 2 * SOURCE_LENGTH),
+    ):  # fmt: skip
+        values |= dict.fromkeys(NAMES[kind], size)
+    return values | NAMES["usual"]
 
 
 @dataclass(eq=False)
@@ -273,7 +243,7 @@ def _arguments(
     x = values[0] if values else draw(LENGTH)
     if not isinstance(x, Tensor) or x.ndim != 3:
         raise UsageError("{x} is a tensor [B, T, D]", x=...)
-    first = next((name for name in names if name.lower() in _QUERIES), names[0])
+    first = next((name for name in names if name.lower() in NAMES["queries"]), names[0])
     order[first] = take(x)
     source = None if context is None else _doubled(context)
     for name in names:
@@ -282,9 +252,11 @@ def _arguments(
         plain, empty = name.lower(), kinds[name].default is inspect.Parameter.empty
         if "mask" in plain or plain.startswith(("need", "use_", "return", "output_")):
             continue
-        if plain in _KEYS + _VALUES and (empty or first.lower() in _QUERIES):
+        if plain in NAMES["keys"] + NAMES["values"] and (
+            empty or first.lower() in NAMES["queries"]
+        ):
             order[name] = take(x if source is None else source)
-        elif plain in _OTHERS and (empty or source is not None):
+        elif plain in NAMES["others"] and (empty or source is not None):
             order[name] = take(draw(SOURCE_LENGTH) if source is None else source)
         elif plain in ("valid_lens", "valid_len", "lengths"):
             constants[name] = None
@@ -305,7 +277,7 @@ def _doubled(value: Any) -> Any:
 
 def _widths(module: nn.Module) -> list[int]:
     """Return what D may be: what the module says itself, then what its matrices take and give."""
-    named = [getattr(module, name, None) for name in _WIDTH if len(name) > 1]
+    named = [getattr(module, name, None) for name in NAMES["width"] if len(name) > 1]
     linear = [part for part in module.modules() if isinstance(part, nn.Linear)]
     matrices = [p for p in module.parameters() if p.ndim == 2]
     widths = [value for value in named if type(value) is int]
@@ -406,12 +378,7 @@ def one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-_BASES = ("rope_theta", "rope_base", "rotary_base", "rotary_emb_base", "rope_freq_base")
-_OF_ROTARY = ("base", "theta")  # names of a base; the latter only in modules that are called rotary
-_CHANGED = ("scaling", "ntk", "yarn", "interpol", "factor")
 _EXACT = 1e-7
-
-RotaryBug = tuple[str, str, str, str]  # a name, the step, what is done and how to change it
 
 
 def named_base(module: nn.Module) -> float | None:
@@ -424,43 +391,32 @@ def named_base(module: nn.Module) -> float | None:
                 lower = name.lower()
                 number = isinstance(value, int | float) and not isinstance(value, bool)
                 plain = value is None or value is False or (number and value <= 1)  # of scores
-                if any(word in lower for word in _CHANGED) and not plain:
+                if any(word in lower for word in NAMES["changed"]) and not plain:
                     return None
-                if number and (lower in _BASES or (rotary and lower in _OF_ROTARY)):
+                if number and lower in NAMES["bases"] + NAMES["bases_of_rotary"] * rotary:
                     bases.add(float(value))
     return bases.pop() if len(bases) == 1 else None
 
 
 def find_rotary_bugs(
     call: Recorded, attention: Attention, base: float | None, *, cross: bool
-) -> Iterator[RotaryBug]:
+) -> Iterator[Bug]:
     """Find what is wrong with the rotation of queries, keys and values; nothing where none is."""
-    left, right = factors(attention.product)
-    if attention.keys_are_left:
-        left, right = right, left
-    values = factors(attention.applied)[1 - attention.side]
     nodes, _ = call.run(inputs=[i[:, :1].expand_as(i).clone() for i in call.inputs])
     speeds, rotated = [], []
-    for node, slot in (
-        (attention.product, left), (attention.product, right),
-        (attention.applied, values),
-    ):  # fmt: skip
-        factor = nodes[node.number].args[slot]
-        first = slot == factors(node)[0]
-        vectors = factor if first == (node is attention.product) else factor.transpose(-1, -2)
+    for factor in (attention.queries, attention.keys, attention.values):
+        vectors = nodes[factor.product.number].args[factor.slot]
+        vectors = vectors.transpose(-1, -2) if factor.turned else vectors
         turns = _frequencies(as_batch(vectors))
         speeds.append(turns)
-        source = node.sources.get((slot, 0))
-        rotated.append(is_rotated(call, source) if turns is None else bool((turns > 0).any()))
+        moving = is_rotated(call, factor.source) if turns is None else bool((turns > 0).any())
+        rotated.append(moving)
     q, k, v = rotated
     fast, slow, _ = speeds
     if v and (q or k):
-        yield ("rotary", "V", "values are rotated by their positions",
-               "rotate queries and keys alone: scores then tell of distances")  # fmt: skip
+        yield Bug.of("rotary/values")
     elif q != k:
-        side = "queries" if q else "keys"
-        yield ("rotary", "Q, K, V", f"{side} alone are rotated by their positions",
-               "rotate queries and keys alike: scores then tell of distances")  # fmt: skip
+        yield Bug.of("rotary/side", side="queries" if q else "keys")
     elif (
         q and not cross and len(call.inputs) == 1
         and fast is not None and slow is not None and fast.shape == slow.shape
@@ -469,35 +425,21 @@ def find_rotary_bugs(
         yield from _of_pairs(fast, slow, lag, base)
 
 
-def _of_pairs(fast: Tensor, slow: Tensor, lag: int, base: float | None) -> Iterator[RotaryBug]:
+def _of_pairs(fast: Tensor, slow: Tensor, lag: int, base: float | None) -> Iterator[Bug]:
     """Compare what turns a query's numbers with what turns a key's."""
     if not torch.equal(fast > 0, slow > 0):
         split = ((fast > 0) != (slow > 0)).nonzero().flatten().tolist()
-        yield (
-            "split", "Q, K, V",
-            f"numbers {split[0]} to {split[-1]} of a head are rotated in queries or in keys alone: "
-            "the rotated part of the one meets the content of the other",
-            "join both parts in the same order in Q and in K: [content; rotated position]",
-        )  # fmt: skip
+        yield Bug.of("split", first=split[0], last=split[-1])
         return
     speeds = sorted({round(f, 6) for f in fast.tolist() if f > 0}, reverse=True)
     if not torch.allclose(fast, slow, rtol=1e-4, atol=1e-6):
         swap = torch.allclose(fast.sort()[0], slow.sort()[0], rtol=1e-4, atol=1e-6)
-        yield (
-            "rotary" if swap else "rotary base", "Q, K, V",
-            "queries pair other numbers of a head than keys do (halves against neighbours)" if swap
-            else f"queries and keys turn at other speeds, {_listed(fast)} and {_listed(slow)}",
-            "rotate queries and keys alike: scores then tell of distances",
-        )  # fmt: skip
+        apart = Bug.of("rotary base/speeds", fast=_listed(fast), slow=_listed(slow))
+        yield Bug.of("rotary/pairs") if swap else apart
         return
     if lag:
-        yield (
-            "rotary offset", "Q, K, V",
-            f"keys are rotated as if they stood {abs(lag)} "
-            f"{'position' if abs(lag) == 1 else 'positions'} {'later' if lag > 0 else 'earlier'} "
-            "than the queries of the same tokens",
-            "give queries and keys of a token the same position",
-        )  # fmt: skip
+        distance = f"{counted(abs(lag), 'position')} {'later' if lag > 0 else 'earlier'}"
+        yield Bug.of("rotary offset", distance=distance)
     pairs = int((fast > 0).sum()) // 2
     if base is None or len(speeds) < 2 or pairs < 2 or not math.isclose(speeds[0], 1, rel_tol=1e-5):
         return
@@ -506,11 +448,8 @@ def _of_pairs(fast: Tensor, slow: Tensor, lag: int, base: float | None) -> Itera
         math.isclose(f, speeds[1] ** i, rel_tol=1e-3) for i, f in enumerate(speeds) if f > 1e-3
     )
     if len(speeds) == pairs and geometric and not math.isclose(speeds[1], expected, rel_tol=1e-4):
-        yield (
-            "rotary base", "Q, K, V",
-            f"positions turn by base {speeds[1] ** -pairs:,.4g}, and the module names {base:,.4g}",
-            f"turn pair i by {base:,.4g}^(-2i/{2 * pairs}) radians a position",
-        )  # fmt: skip
+        found = speeds[1] ** -pairs
+        yield Bug.of("rotary base/named", found=found, base=base, numbers=2 * pairs)
 
 
 def _frequencies(part: Tensor) -> Tensor | None:
@@ -529,10 +468,11 @@ def _frequencies(part: Tensor) -> Tensor | None:
 def _lag(nodes: list[Node], attention: Attention, product: Node) -> int:
     """Find by how much rotation shifts keys against queries; 0 also where that cannot be told."""
     call, width = attention.call, attention.width
-    sides = [attention.product.sources.get((slot, 0)) for slot in factors(attention.product)]
     plain, scale = [], 1.0
-    for side in sides:
-        projection, factor, _ = back_to_projection(call, side) if side is not None else (None, 1, 0)
+    for side in attention.sides:
+        if side.source is None:
+            return 0
+        projection, factor, _ = back_to_projection(call, side.source)
         if projection is None:
             return 0
         value = nodes[projection.number].value

@@ -9,10 +9,12 @@ them on the numbers of the places.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,28 +24,10 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 
 Change = Callable[[Tensor], Tensor]
 
-PRODUCTS = {"mm", "addmm", "bmm", "baddbmm"}
-"""Operations that contract an axis; composite ones come apart into these."""
-VIEWS = {
-    "view", "_unsafe_view", "reshape", "permute", "transpose", "t", "expand", "unsqueeze",
-    "squeeze", "slice", "select", "clone", "contiguous", "alias", "detach", "repeat", "flatten",
-    "index_select", "index", "as_strided", "unbind", "split", "split_with_sizes", "flip", "roll",
-    "unflatten", "_reshape_alias", "lift_fresh", "repeat_interleave", "movedim", "copy", "gather",
-    "chunk", "tensor_split", "_to_copy", "to", "squeeze_", "native_dropout", "unfold", "diagonal",
-    "view_as_complex", "view_as_real", "conj", "_conj", "constant_pad_nd",
-}  # fmt: skip
-"""Operations that move numbers and change none (dropout is looked for by itself)."""
-ELEMENTWISE = {
-    "add", "sub", "mul", "div", "masked_fill", "where", "clamp", "clamp_min", "clamp_max", "neg",
-    "tanh", "add_", "sub_", "mul_", "div_", "masked_fill_", "index_put", "index_put_", "copy_",
-    "rsub", "minimum", "maximum", "tril", "triu", "nan_to_num", "fill_", "dropout",
-}  # fmt: skip
-_NORMS = {
-    "native_layer_norm", "rsqrt", "pow", "mean", "linalg_vector_norm", "norm", "native_group_norm",
-    "native_batch_norm", "_fused_rms_norm", "rms_norm", "var", "var_mean", "softplus", "elu",
-    "relu", "sigmoid", "exp",
-}  # fmt: skip
-"""Operations behind which a scale is no plain factor."""
+_OPERATIONS = tomllib.loads(Path(__file__).with_name("operations.toml").read_text("utf-8"))
+PRODUCTS, VIEWS, ELEMENTWISE, NORMS = (
+    frozenset(_OPERATIONS[kind]) for kind in ("products", "views", "elementwise", "norms")
+)
 
 
 @dataclass(eq=False, slots=True)
@@ -336,11 +320,6 @@ def moved_places(node: Node, places: Tensor, source: tuple[int, int]) -> Tensor:
     moved = node.run(*args, **node.kwargs)
     first = moved if isinstance(moved, Tensor) else moved[0]
     return first if first.shape == node.value.shape else places.reshape(node.value.shape)
-
-
-def is_opaque(name: str) -> bool:
-    """Whether a scale behind this operation is no plain factor."""
-    return name in _NORMS
 
 
 def factors(product: Node) -> tuple[int, int]:

@@ -219,8 +219,7 @@ def _means(weights: NDArray[np.floating[Any]]) -> ByPosition:
     """Over the rows in which every place is another one, [T, T]."""
     i = np.arange(FIRST, len(weights) - 1)
     causal = not np.triu(weights, 1).any()
-    places = {"previous": i - 1, "first": i * 0, "same": i, "next": i + 1}
-    means = {name: float(weights[i, j].mean(dtype=np.float64)) for name, j in places.items()}
-    return ByPosition(
-        means["previous"], means["first"], means["same"], None if causal else means["next"]
+    previous, first, same, following = (
+        float(weights[i, j].mean(dtype=np.float64)) for j in (i - 1, i * 0, i, i + 1)
     )
+    return ByPosition(previous, first, same, None if causal else following)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch
 
 from attnviz.core.heads import Head
-from attnviz.drawing.canvas import rendered
+from attnviz.drawing.canvas import picture
 from attnviz.drawing.charts import GREY, HeadedFigure, clear_bend
 from attnviz.drawing.grid import NONE, color
 from attnviz.drawing.palette import ink
@@ -39,15 +38,11 @@ _THICKEST, _THINNEST = 4.0, 0.6
 _LEAST = 5.2  # a picture is at least so wide, in inches, for its title
 
 
-def draw(report: Circuits, format: str = "png", top: int = 10, dpi: float = 150) -> Any:
-    """Return the picture, in ``png``, ``svg`` or ``pdf``."""
+@picture
+def draw(report: Circuits, dpi: float, top: int = 10) -> Figure:
+    """Draw the figure: a title, what colours mean, and the graph."""
     if not report.edges:
         raise UsageError(f"no edges to draw: {report.reasons.get('edges', 'none were found')}")
-    return rendered(lambda: build(report, top, dpi), format, dpi)
-
-
-def build(report: Circuits, top: int, dpi: float) -> Figure:
-    """Return the figure: a title, what colours mean, and the graph."""
     by_side = {side: words.shown(report, side, top) for side in SIDES if report.of(side)}
     sides = [side for side, edges in by_side.items() if edges]
     edges = [edge for of_side in by_side.values() for edge in of_side]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import heapq
+import tomllib
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,7 +40,6 @@ from attnviz.features.circuits.result import (
 from attnviz.scoring.select import select
 
 if TYPE_CHECKING:
-    from attnviz.core.heads import Head
     from attnviz.core.result import Value
     from attnviz.features.results import Attached
 
@@ -57,15 +58,10 @@ class Strongest:
     _excess: dict[Side, list[Floats]] = field(default_factory=dict)
 
     def add(
-        self,
-        side: Side,
-        writers: Sequence[Head],
-        readers: Sequence[Head],
-        pair: LayerPair,
-        mean: float,
+        self, writers: Sequence[Head], readers: Sequence[Head], pair: LayerPair, mean: float
     ) -> None:
         """Take in the edges between two layers."""
-        ratio = to_numpy(pair.ratio).astype(np.float64)
+        side, ratio = pair.side, to_numpy(pair.ratio).astype(np.float64)
         over = ratio - mean
         eligible = self._among(writers)[:, None] | self._among(readers)
         if not eligible.any():
@@ -115,6 +111,8 @@ class _Model:
     sites: Sequence[Site]
     readings: list[Reading]
     outputs: list[OutputProjection]
+    settings: CircuitsSettings
+    progress: Progress
     reasons: dict[str, str] = field(default_factory=dict)
 
     def heads(self, number: int) -> list[Head]:
@@ -150,14 +148,14 @@ def run(
     if like is not None:  # layers may be on several devices
         readings = [reading.converted(like) for reading in readings]
         outputs = [output.moved_to(like) for output in outputs]
-    model = _Model(source, sites, readings, outputs)
+    model = _Model(source, sites, readings, outputs, settings, progress)
     if all(reading.value is None and reading.query is None for reading in model.readings):
         first = model.readings[model.attending[0]]
         raise _nothing(source, source.no_sum or first.reason)
     report = Circuits(source=source.info, layout=source.layout, seed=settings.seed)
     with no_gradients(), one_blas_thread():
-        report = _edges(report, model, settings, chosen, progress)
-        report = _copying(report, model, settings, progress)
+        report = _edges(report, model, chosen)
+        report = _copying(report, model)
         report = _positions(report, model)
     if not (report.chance or report.plain or report.by_position):
         raise _nothing(source, "; ".join(dict.fromkeys(model.reasons.values())))
@@ -168,13 +166,7 @@ def _nothing(source: Source, reason: str) -> ModelError:
     return ModelError(f"nothing can be read off the weights of {source.info.model}: {reason}")
 
 
-def _edges(
-    report: Circuits,
-    model: _Model,
-    settings: CircuitsSettings,
-    chosen: Sequence[Head] | None,
-    progress: Progress,
-) -> Circuits:
+def _edges(report: Circuits, model: _Model, chosen: Sequence[Head] | None) -> Circuits:
     """Return the report with the strongest edges."""
     if model.source.no_sum:
         model.reasons["edges"] = model.source.no_sum
@@ -186,22 +178,23 @@ def _edges(
     if missing := model.missing():
         model.reasons["Q and K"] = missing
     layers = [compose.ends(*parts) for parts in zip(model.readings, model.outputs, strict=True)]
-    strongest = Strongest(settings.edges, None if chosen is None else frozenset(chosen))
+    strongest = Strongest(model.settings.edges, None if chosen is None else frozenset(chosen))
     chances: dict[tuple[int, int], Chance] = {}
     chance: dict[Side, Chance] = {}
     total = len(layers) * (len(layers) - 1) // 2
     visited: set[tuple[int, int]] = set()
-    goes = _mean_goes(model)
+    norms = [n for r in model.readings for n in (r.norm, *r.after) if n is not None]
+    # whether all that is written and read has its mean taken off
+    goes = bool(norms) and all(norm.centred for norm in norms)
     for pair in compose.pairs(layers, mean_goes=goes):
         visited.add((pair.first, pair.second))
-        progress("pairs of layers", len(visited), total)
+        model.progress("pairs of layers", len(visited), total)
         if pair.ranks not in chances:
-            chances[pair.ranks] = compose.chance(
-                pair.width, *pair.ranks, mean_goes=goes, seed=settings.seed
-            )
+            shape, seed = (pair.width, *pair.ranks), model.settings.seed
+            chances[pair.ranks] = compose.chance(*shape, mean_goes=goes, seed=seed)
         chance.setdefault(pair.side, chances[pair.ranks])
         writers, readers = model.heads(pair.first), model.heads(pair.second)
-        strongest.add(pair.side, writers, readers, pair, chances[pair.ranks].mean)
+        strongest.add(writers, readers, pair, chances[pair.ranks].mean)
     return replace(
         report,
         edges=strongest.edges(),
@@ -211,17 +204,10 @@ def _edges(
     )
 
 
-def _mean_goes(model: _Model) -> bool:
-    """Whether all that is written and read has its mean taken off."""
-    norms = [n for r in model.readings for n in (r.norm, *r.after) if n is not None]
-    return bool(norms) and all(norm.centred for norm in norms)
-
-
-def _copying(
-    report: Circuits, model: _Model, settings: CircuitsSettings, progress: Progress
-) -> Circuits:
+def _copying(report: Circuits, model: _Model) -> Circuits:
     """Return the report with what heads copy."""
     source, embedding = model.source, model.source.embedding()
+    settings, progress = model.settings, model.progress
     readout = source.readout()
     if embedding.tokens is not None and readout.table is not None:
         readout = readout.converted(embedding.tokens)
@@ -309,33 +295,16 @@ def _positions(report: Circuits, model: _Model) -> Circuits:
 
 
 def _notes(report: Circuits, model: _Model) -> Iterator[str]:
+    said = tomllib.loads(Path(__file__).with_name("notes.toml").read_text("utf-8"))
+    held_still, readings = held(model.source), model.readings
     if report.turned:
-        yield (
-            "Queries and keys are rotated by position (RoPE): Q and K edges hold for a "
-            "query and a key at the same position, and change with the distance; V "
-            "edges and copying hold."
-        )
-    if "gate" in held(model.source):
-        yield (
-            "Heads' outputs are multiplied with gates before W_O, which depend on the text: edges "
-            "and copying are of open gates."
-        )
-    if "after" in held(model.source):
-        yield (
-            "What heads write is normalized before it is added: edges and copying have the γ of "
-            "that, and not its scale, which depends on the text."
-        )
-    if any(reading.normed is not None for reading in model.readings):
-        yield (
-            "Queries and keys are normalized before they meet: Q and K edges have the γ of that, "
-            "and not its scale, which depends on the text."
-        )
+        yield said["turned"]
+    yield from (said[kind] for kind in ("gate", "after") if kind in held_still)
+    if any(reading.normed is not None for reading in readings):
+        yield said["normed"]
     yield from _skipped(model)
-    if any(reading.after for reading in model.readings):
-        yield (
-            "Each layer normalizes the sum: edges follow the direct path through every "
-            "normalization between two heads, whose scale depends on the text."
-        )
+    if any(reading.after for reading in readings):
+        yield said["summed"]
     named = {"edges": "No edges", "Q and K": "No Q and K edges", "copying": "No copying scores",
              "positions": "No scores by position"}  # fmt: skip
     for quantity, reason in model.reasons.items():

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from attnviz.core.heads import Head
 from attnviz.drawing.console import coloured, renderable, table_of
-from attnviz.drawing.grid import on_terminal, signed, signed_grid
+from attnviz.drawing.grid import signed, signed_grid
 from attnviz.drawing.labels import (
     closing,
     counted,
@@ -25,10 +25,10 @@ from attnviz.drawing.tables import Row, which_head
 from attnviz.drawing.terminal import Line
 from attnviz.features.ablation.result import Change, Effect
 from attnviz.features.explain.result import Explain, ExplainedHead, MlpShare
+from attnviz.features.logits.description import UP, tinted
 
 _NAMED = 0.1  # shares of keys below that are not named
 _BARS = 12  # parts of the lead in a chart
-UP = -1  # what raises the logit is blue, what lowers it orange: the sign that is orange
 
 LIMITS = (
     "Votes are direct: what a head adds to the lead itself, with the last normalization's scale "
@@ -366,7 +366,7 @@ def parts(
         yield token_votes(result, _TOKENS if everything else _TOKENS_IN_SHORT)
     yield ""
     yield Line(heading(result), "bold")
-    yield HeadsExplained(result, top, everything)
+    yield heads_explained(result, top, everything)
     yield Line(measured(result), "dim")
     if everything:
         yield ""
@@ -387,46 +387,34 @@ def token_votes(
 ) -> RenderResult:
     """Show the text, tinted by what all heads add through each token, some of them in words."""
     sums, plain = result.through_tokens(), options.ascii_only
-    largest = max(abs(value) for _, value in sums)
     if coloured(console):
-        line = Text()
-        for position, value in sorted(sums):
-            text = visible(result.tokens[position], ascii_only=plain)
-            line.append(text, on_terminal(value, largest, UP))
-        yield line
-    tokens = [visible(token, ascii_only=plain) for token in result.tokens]
-    named = (f"{tokens[position]} ({position}) {signed(v)}" for position, v in sums[:count])
+        yield tinted(result.tokens, dict(sums), plain)
+    named = (f"{token(result, position, plain)} {signed(v)}" for position, v in sums[:count])
     yield Text(f"through {', '.join(named)}")
 
 
-class HeadsExplained:
-    """A renderable: a line a head."""
-
-    def __init__(self, result: Explain, top: int | None = None, everything: bool = True) -> None:
-        self.result, self.top, self.everything = result, top, everything
-
-    def __rich_console__(
-        self, console: Console, options: ConsoleOptions
-    ) -> Iterator[RenderableType]:
-        """Draw for this console."""
-        result, plain = self.result, options.ascii_only
-        table = table_of("head", ">votes", "looks at", "its key is from", "without it")
-        for head in result.shown_heads[: self.top]:
-            table.add_row(
-                result.layout.name(head.head), "" if head.vote is None else signed(head.vote, 3),
-                most(head, plain), self._keys(head),
-                changes(head.effect),
-            )  # fmt: skip
-        for effect in result.groups:
-            table.add_row(signs(effect.name, plain), "", "", "", changes(effect))
-        yield table
-
-    def _keys(self, head: ExplainedHead) -> str:
-        shares = [
-            f"{key.origin.name(self.result.layout)} {100 * key.share:.0f} %"
+@renderable
+def heads_explained(
+    console: Console,
+    options: ConsoleOptions,
+    result: Explain,
+    top: int | None = None,
+    everything: bool = True,
+) -> RenderResult:
+    """Draw a line for each head that is told about, and each group that was ablated."""
+    plain, name = options.ascii_only, result.layout.name
+    table = table_of("head", ">votes", "looks at", "its key is from", "without it")
+    for head in result.shown_heads[:top]:
+        sources = [
+            f"{key.origin.name(result.layout)} {100 * key.share:.0f} %"
             for key in head.keys
             if key.share is not None and abs(key.share) >= 0.1
         ]
-        return ", ".join(shares if self.everything else shares[:_KEYS_IN_SHORT]) or (
-            "" if not head.reason else "cannot be told"
-        )
+        written = ", ".join(sources if everything else sources[:_KEYS_IN_SHORT])
+        unknown = "cannot be told" if head.reason else ""
+        vote = "" if head.vote is None else signed(head.vote, 3)
+        ablated = changes(head.effect)
+        table.add_row(name(head.head), vote, most(head, plain), written or unknown, ablated)
+    for effect in result.groups:
+        table.add_row(signs(effect.name, plain), "", "", "", changes(effect))
+    yield table

@@ -20,6 +20,7 @@ from attnviz.drawing.palette import UNSELECTED as NOT_SELECTED
 from attnviz.drawing.paper import BASE_FAMILY
 from attnviz.features.explain import description
 from attnviz.features.explain.result import BLOCKED, UNSELECTED, Explain, ExplainedHead
+from attnviz.features.logits.description import UP
 
 _LINE = 0.2
 _BARS = 1.7  # of a chart of bars, in inches
@@ -79,7 +80,7 @@ def draw(result: Explain, dpi: float) -> Figure:
     if votes:
         grid_figure.draw_signed(
             sheet.axes(x + 0.4, top, grid_wide - 0.5, grid_high), result.layout, votes,
-            max(map(abs, votes.values())), orange=description.UP,
+            max(map(abs, votes.values())), orange=UP,
             bold={head.head for head in result.heads},
             legend="votes of heads for the lead (blue: for the answer)",
         )  # fmt: skip
@@ -119,8 +120,9 @@ def _charts(result: Explain, tokens: list[str], missing: frozenset[str]) -> list
     charts: list[tuple[str, Bars]] = [
         ("what it predicts", predicted),
         ("what adds up to its lead", parts),
+        ("votes through tokens", through),
     ]
-    return [*(c for c in charts if c[1])] + [("votes through tokens", through)] * bool(through)
+    return [chart for chart in charts if chart[1]]
 
 
 def _bars(axes: Axes, bars: Bars, legend: str, families: list[str]) -> None:

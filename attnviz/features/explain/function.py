@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -28,7 +28,7 @@ from attnviz.features.ablation.run import Study, choose_reference, run
 from attnviz.features.ablation.settings import AblationSettings
 from attnviz.features.explain import result as records
 from attnviz.features.logits.function import run as logits
-from attnviz.features.logits.result import LogitPart, Logits, LogitsSettings, Prediction
+from attnviz.features.logits.result import Logits, LogitsSettings
 from attnviz.features.sources.result import MEAN, SideSum, SourcesSettings
 from attnviz.features.sources.run import answer as sources
 from attnviz.interventions.metrics import check, logit_difference
@@ -39,80 +39,6 @@ CANDIDATES = 8
 """Heads with the largest votes that are candidates; as many have the largest gradients."""
 _SHARE = 0.1  # of the lead: MLPs that add or take less are not traced to heads
 _TRACED = 3  # MLPs that are, at most
-
-
-def trial_of(source: Source, inputs: Inputs) -> trials.Trial:
-    """Make the trial of one prediction: after the last token, or at the mask."""
-    if trials.is_masked(source):
-        return trials.at_mask(0, inputs, trials.mask_id(source))[0]
-    return trials.last(0, inputs, source)[0]
-
-
-def candidates(
-    source: Source, inputs: Inputs, pair: tuple[int, int], votes: Mapping[Head, float]
-) -> tuple[Head, ...]:
-    """Choose the heads to ablate: all of a small model, else by vote and by gradient.
-
-    ``votes``: what each head adds to the lead; empty where logits are no sum.
-    """
-    layout = list(source.layout)
-    if len(layout) <= EVERY:
-        return tuple(layout)
-    try:
-        slopes = gradients(source, [trial_of(source, inputs)], logit_difference(*pair))
-    except AttnvizError:
-        if not votes:  # nothing else tells which
-            return tuple(layout)
-        slopes = None
-    by_gradient = {} if slopes is None else dict(zip(layout, slopes[0].tolist(), strict=True))
-    ranked = [
-        head
-        for values in (votes, by_gradient)
-        for head in sorted(values, key=lambda head: -values[head])[:CANDIDATES]
-    ]
-    return tuple(sorted(set(ranked), key=layout.index))
-
-
-def mlp_shares(
-    source: Source,
-    inputs: Inputs,
-    pair: tuple[int, int],
-    parts: Sequence[LogitPart],
-    lead: float,
-    heads: Sequence[Head],
-    voters: Sequence[Head],
-    reference: Reference,
-) -> tuple[records.MlpShare, ...]:
-    """Trace the MLPs with the largest shares of the ``lead`` (logits) to heads, largest first."""
-    large = sorted(
-        (p for p in parts if p.kind == "mlp" and abs(p.value) >= _SHARE * abs(lead)),
-        key=lambda part: -abs(part.value),
-    )[:_TRACED]
-    kind = source.start_kind
-    if not large or kind is None or any(head.site.kind != kind for head in heads):
-        return ()
-    readout = source.readout().summed
-    if readout.over or readout.residual_scales:
-        return ()
-    trial = trial_of(source, inputs)
-    bench = _Layers(source, inputs, reference.means([trial], {head.site for head in heads}))
-    stream = bench.whole.states[-1][0, trial.positions[0]]
-    toward = direction(readout.converted(stream), stream, *pair).vector
-    shares = []
-    for part in large:
-        layer = part.layer
-        assert layer is not None
-        if layer in bench.whole.mixers:  # which reads what the edges change, too
-            continue
-        baseline = float(exact(bench.whole.mlps[layer][0, trial.positions[0]]) @ toward)
-        lost = {
-            cut: baseline - float(exact(bench.mlp(layer, cut)[0, trial.positions[0]]) @ toward)
-            for cut in dict.fromkeys([*((head,) for head in heads), tuple(voters)])
-            if any(head.layer <= layer for head in cut)
-        }
-        edges = tuple(records.EdgeShare(head, lost[head,]) for head in heads if (head,) in lost)
-        shares.append(records.MlpShare(layer, part.value, edges, lost.get(tuple(voters), 0.0)))
-    return tuple(shares)
 
 
 class _Layers:
@@ -229,9 +155,10 @@ def explain(
     against = against or f"#{rivals[0].id}"
     contrast = logits(source, inputs, LogitsSettings(answer=answer, against=against))
     pair = _number(contrast, contrast.token), _number(contrast, contrast.against)
-    study = _Study(source, prompt, inputs, pair, settings.seed, progress)
+    tell: Progress = progress or (lambda stage, count, total: None)
+    study = _Study(source, prompt, inputs, pair, settings.seed, tell)
     values, negative = contrast.heads(), None
-    tried = candidates(source, inputs, pair, values)
+    tried = study.candidates(values)
     effects = study.ablate(", ".join(map(source.layout.name, tried)), "mean")
     costing = [effect.heads[0] for effect in effects.ranked()[:HEADS] if effect.change < 0]
     chosen = costing or [effects.ranked()[0].heads[0]]
@@ -243,47 +170,69 @@ def explain(
     result = _told(study, votes, contrast, chosen, voters, negative)
     named = tuple(dict.fromkeys((*tried, *voters)))
     try:
-        shares = mlp_shares(
-            source, inputs, pair, contrast.parts, contrast.logit, named, voters, study.reference
-        )
+        shares = study.mlp_shares(contrast, named, voters)
     except ModelError:  # whose layers take no donors: its MLPs are not traced
         shares = ()
     return replace(result, identity=model.identity, candidates=tried, mlps=shares)
 
 
+@dataclass(eq=False)
 class _Study:
     """One prediction of one model."""
 
-    def __init__(
-        self,
-        source: Source,
-        prompt: Prompt,
-        inputs: Inputs,
-        pair: tuple[int, int],
-        seed: int,
-        progress: Progress | None,
-    ) -> None:
-        self.source, self.prompt, self.seed = source, prompt, seed
-        self._inputs, self._pair = inputs, pair
-        self._progress: Progress = progress or (lambda stage, count, total: None)
+    source: Source
+    prompt: Prompt
+    inputs: Inputs
+    pair: tuple[int, int]  # the answer's id, and that of the other word
+    seed: int
+    progress: Progress
+
+    @cached_property
+    def trial(self) -> trials.Trial:
+        """The prediction: after the last token, or at the mask."""
+        if trials.is_masked(self.source):
+            return trials.at_mask(0, self.inputs, trials.mask_id(self.source))[0]
+        return trials.last(0, self.inputs, self.source)[0]
 
     @cached_property
     def reference(self) -> Reference:
         """What takes the place of heads in every ablation."""
-        metric = logit_difference(*self._pair)
+        metric = logit_difference(*self.pair)
         check(self.source, metric)
-        study = Study(self.source, [self._inputs], AblationSettings(seed=self.seed))
-        return choose_reference(study, metric, [trial_of(self.source, self._inputs)], (0,))
+        study = Study(self.source, [self.inputs], AblationSettings(seed=self.seed))
+        return choose_reference(study, metric, [self.trial], (0,))
+
+    def candidates(self, votes: Mapping[Head, float]) -> tuple[Head, ...]:
+        """Choose the heads to ablate: all of a small model, else by vote and by gradient.
+
+        ``votes``: what each head adds to the lead; empty where logits are no sum.
+        """
+        layout = list(self.source.layout)
+        if len(layout) <= EVERY:
+            return tuple(layout)
+        try:
+            slopes = gradients(self.source, [self.trial], logit_difference(*self.pair))
+        except AttnvizError:
+            if not votes:  # nothing else tells which
+                return tuple(layout)
+            slopes = None
+        by_gradient = {} if slopes is None else dict(zip(layout, slopes[0].tolist(), strict=True))
+        ranked = [
+            head
+            for values in (votes, by_gradient)
+            for head in sorted(values, key=lambda head: -values[head])[:CANDIDATES]
+        ]
+        return tuple(sorted(set(ranked), key=layout.index))
 
     def ablate(self, heads: str, method: str = METHODS) -> Ablation:
         """Measure the answer's lead without some heads, as :func:`attnviz.ablate` does."""
-        answer, against = (f"#{token}" for token in self._pair)
+        answer, against = (f"#{token}" for token in self.pair)
         settings = AblationSettings(
             select=heads, method=method, metric="logit-diff", answer=answer, against=against,
             seed=self.seed,
         )  # fmt: skip
         return run(
-            Study(self.source, [self._inputs], settings, self.reference, progress=self._progress)
+            Study(self.source, [self.inputs], settings, self.reference, progress=self.progress)
         )
 
     def keys(self, name: str, row: int | None) -> tuple[tuple[SideSum, ...], str]:
@@ -292,10 +241,44 @@ class _Study:
             return (), "its queries are the encoder's, and what is explained is the decoder's"
         try:
             question = SourcesSettings(select=name, query=row, other_key=MEAN)
-            result = sources(self.source, self._inputs, question)
+            result = sources(self.source, self.inputs, question)
         except ModelError as error:
             return (), str(error)
         return result.side("key")[:_SOURCES], ""
+
+    def mlp_shares(
+        self, contrast: Logits, heads: Sequence[Head], voters: Sequence[Head]
+    ) -> tuple[records.MlpShare, ...]:
+        """Trace the MLPs with the largest shares of the lead to heads, largest first."""
+        least = _SHARE * abs(contrast.logit)
+        large = [p for p in contrast.parts if p.kind == "mlp" and abs(p.value) >= least]
+        large = sorted(large, key=lambda part: -abs(part.value))[:_TRACED]
+        kind = self.source.start_kind
+        if not large or kind is None or any(head.site.kind != kind for head in heads):
+            return ()
+        readout = self.source.readout().summed
+        if readout.over or readout.residual_scales:
+            return ()
+        means = self.reference.means([self.trial], {head.site for head in heads})
+        bench, row = _Layers(self.source, self.inputs, means), (0, self.trial.positions[0])
+        stream = bench.whole.states[-1][row]
+        toward = direction(readout.converted(stream), stream, *self.pair).vector
+        shares = []
+        for part in large:
+            layer = part.layer
+            assert layer is not None
+            if layer in bench.whole.mixers:  # which reads what the edges change, too
+                continue
+            baseline = float(exact(bench.whole.mlps[layer][row]) @ toward)
+            lost = {
+                cut: baseline - float(exact(bench.mlp(layer, cut)[row]) @ toward)
+                for cut in dict.fromkeys([*((head,) for head in heads), tuple(voters)])
+                if any(head.layer <= layer for head in cut)
+            }
+            edges = tuple(records.EdgeShare(head, lost[head,]) for head in heads if (head,) in lost)
+            together = lost.get(tuple(voters), 0.0)
+            shares.append(records.MlpShare(layer, part.value, edges, together))
+        return tuple(shares)
 
 
 def _told(
@@ -324,6 +307,8 @@ def _told(
     effects: dict[str, Effect] = {effect.name: effect for effect in report.effects}
     raised = {vote.head: vote.raises for vote in (*votes.votes, *contrast.votes)}
     values = contrast.heads()
+    # the most probable words, and those that were asked for, each once
+    words = {word.id: word for word in (*contrast.predictions, *votes.predictions)}
     explained = []
     for head, name, (keys, reason) in zip(heads, names, split, strict=True):
         weights = np.ma.filled(maps[head].astype(np.float64), 0.0)
@@ -356,7 +341,7 @@ def _told(
         tokens=contrast.tokens,
         masked=trials.is_masked(source),
         position=contrast.position,
-        predictions=_predictions(votes, contrast),
+        predictions=tuple(sorted(words.values(), key=lambda word: word.rank)),
         answer=contrast.token,
         against=contrast.against,
         logit=votes.logit,
@@ -384,12 +369,6 @@ def _told(
 def _number(result: Logits, token: str) -> int:
     """Give the id of a token that was predicted: a "." that is typed may be another token."""
     return next(word.id for word in result.predictions if word.token == token)
-
-
-def _predictions(result: Logits, contrast: Logits) -> tuple[Prediction, ...]:
-    """Return the most probable words, and those that were asked for, each once."""
-    words = {word.id: word for word in (*contrast.predictions, *result.predictions)}
-    return tuple(sorted(words.values(), key=lambda word: word.rank))
 
 
 def _feeder(keys: Sequence[Sequence[SideSum]]) -> Head | None:

@@ -10,7 +10,6 @@ from attnviz.drawing.html import still
 from attnviz.drawing.labels import closing, percent, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, anchors
 from attnviz.drawing.tables import lines
-from attnviz.features.ablation.result import Effect
 from attnviz.features.explain import description
 from attnviz.features.explain.description import rows
 from attnviz.features.explain.result import Explain, ExplainedHead
@@ -46,7 +45,10 @@ def page(result: Explain) -> bytes:
         "sums": [value for _, value in sorted(result.through_tokens())] if result.by_token else [],
         "heads": [_head(result, head) for head in result.shown_heads],
         "methods": result.methods,
-        "effects": [_effect(effect) for effect in effects],
+        "effects": [
+            [effect.name, *(minus(signed(change.change)) for change in effect.by)]
+            for effect in effects
+        ],
         "measured": description.measured(result),
         "limits": description.LIMITS,
         "closing": closing(result.source),
@@ -108,7 +110,3 @@ def _head(result: Explain, head: ExplainedHead) -> dict[str, Any]:
         "reason": head.reason,
         "map": [[cell / 1000 if cell > 0 else cell for cell in row] for row in head.map],
     }
-
-
-def _effect(effect: Effect) -> list[Any]:
-    return [effect.name, *(minus(signed(change.change)) for change in effect.by)]

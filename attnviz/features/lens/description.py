@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from operator import itemgetter
 from typing import Any
 
@@ -223,7 +224,7 @@ def parts(result: Lens) -> Iterator[RenderableType]:
             )  # fmt: skip
     else:
         if len(result.positions) > 1:
-            yield Layers(result)
+            yield layers(result)
             yield ""
         yield from _detail(result, result.positions[-1])
         yield ""
@@ -251,72 +252,52 @@ def _detail(result: Lens, position: int) -> Iterator[RenderableType]:
                    "blue: raises, orange: lowers", "dim")  # fmt: skip
 
 
-class Layers:
-    """A renderable: the most probable word of every state, coloured by its probability."""
+@renderable
+def layers(console: Console, options: ConsoleOptions, result: Lens) -> RenderResult:
+    """Show the most probable word of every state, coloured by its probability.
 
-    def __init__(self, result: Lens) -> None:
-        self.result = result
+    In bands of as many positions as fit.
+    """
+    plain, color = options.ascii_only, coloured(console)
+    longest = max(
+        cell_len(visible(word, ascii_only=plain))
+        for word in (*(c.top[0].token for c in result.cells), *result.tokens)
+    )
+    size = max(min(longest + (0 if color else 3), _MOST), _LEAST)
+    states = every_few(result.states())
+    names = [label(row[0].layer) for row in states]
+    left = max(map(len, names))
+    fitting = max((options.max_width - left) // (size + 1), 1)
+    count = len(result.positions)
+    first = max(0, count - _BANDS * fitting)
+    yield Line("layer ↓  token →, the most probable word"
+               + ("; brighter: more probable" if color else ", and its probability in %"),
+               "dim")  # fmt: skip
+    if len(states) < len(result.states()):
+        yield Line(f"{len(states)} of {len(result.states())} states, at even steps", "dim")
+    if first:
+        yield Line(f"the last {count - first} of {count} positions", "dim")
 
-    def __rich_console__(
-        self, console: Console, options: ConsoleOptions
-    ) -> Iterator[RenderableType]:
-        """Draw for this console, in bands of as many positions as fit."""
-        result, plain = self.result, options.ascii_only
-        color = coloured(console)
-        longest = max(
-            cell_len(visible(word, ascii_only=plain))
-            for word in (*(c.top[0].token for c in result.cells), *result.tokens)
-        )
-        size = max(min(longest + (0 if color else 3), _MOST), _LEAST)
-        states = every_few(result.states())
-        names = [label(row[0].layer) for row in states]
-        left = max(map(len, names))
-        fitting = max((options.max_width - left) // (size + 1), 1)
-        count = len(result.positions)
-        first = max(0, count - _BANDS * fitting)
-        yield Line("layer ↓  token →, the most probable word"
-                   + ("; brighter: more probable" if color else ", and its probability in %"),
-                   "dim")  # fmt: skip
-        if len(states) < len(result.states()):
-            yield Line(f"{len(states)} of {len(result.states())} states, at even steps", "dim")
-        if first:
-            yield Line(f"the last {count - first} of {count} positions", "dim")
-        for start in range(first, count, fitting):
-            yield from self._band(range(start, min(start + fitting, count)), names, left, size,
-                                  color=color, plain=plain)  # fmt: skip
-            yield Text("")
+    def words(texts: Sequence[str], name: str = "") -> Text:
+        line = Text(f"{name:>{left}}", "dim", no_wrap=True)
+        for text in texts:
+            word = visible(text, ascii_only=plain) if text else ""
+            line.append(" " + fit(word, size, ascii_only=plain))
+        line.rstrip()
+        return line
 
-    def _band(
-        self,
-        columns: Sequence[int],
-        names: Sequence[str],
-        left: int,
-        size: int,
-        *,
-        color: bool,
-        plain: bool,
-    ) -> Iterator[Text]:
-        result = self.result
-        texts = [result.tokens[result.positions[n]] for n in columns]
-        yield self._plain_line(left, texts, size, plain)
-        for name, row in zip(names, every_few(result.states()), strict=True):
+    for start in range(first, count, fitting):
+        columns = range(start, min(start + fitting, count))
+        yield words([result.tokens[result.positions[n]] for n in columns])
+        for name, row in zip(names, states, strict=True):
             line = Text(f"{name:>{left}}", "dim", no_wrap=True)
             for n in columns:
                 line.append(" ")
                 line.append(*_cell(row[n].top[0], size, color, plain))
             yield line
         if result.next and any(result.next[n] for n in columns):
-            yield self._plain_line(left, [result.next[n] for n in columns], size, plain, "next")
-
-    def _plain_line(
-        self, left: int, texts: Sequence[str], size: int, plain: bool, name: str = ""
-    ) -> Text:
-        line = Text(f"{name:>{left}}", "dim", no_wrap=True)
-        for text in texts:
-            label = visible(text, ascii_only=plain) if text else ""
-            line.append(" " + fit(label, size, ascii_only=plain))
-        line.rstrip()
-        return line
+            yield words([result.next[n] for n in columns], "next")
+        yield Text("")
 
 
 def _cell(word: LensToken, size: int, color: bool, plain: bool) -> tuple[str, Style]:
@@ -333,21 +314,14 @@ def along(console: Console, options: ConsoleOptions, result: Lens, position: int
     """One position layer by layer, with the token that is followed."""
     plain = options.ascii_only
     cells = every_few(result.along(position))
-    token = shorten(
-        visible(token_of(result, position), ascii_only=plain), _LONGEST,
-        ascii_only=plain,
-    )  # fmt: skip
-    room = options.max_width - 52
-    count = max(1, min(_WORDS, room // 16))
+    token = _short(token_of(result, position), plain)
+    count = max(1, min(_WORDS, (options.max_width - 52) // 16))
     table = table_of(
         ">layer", f">rank of {token}", ">probability", ">entropy", ">KL to last", "most probable"
     )
     for cell in cells:
-        top = ", ".join(
-            f"{shorten(visible(word.token, ascii_only=plain), _LONGEST, ascii_only=plain)} "
-            f"{percent(word.probability)}"
-            for word in cell.top[:count]
-        )
+        words = (f"{_short(word.token, plain)} {percent(word.probability)}" for word in cell.top)
+        top = ", ".join(islice(words, count))
         table.add_row(label(cell.layer), f"{cell.rank:,}", percent(cell.probability),
                       f"{cell.entropy:.2f}", f"{cell.kl:.2f}", top)  # fmt: skip
     yield table
@@ -379,20 +353,16 @@ def head_table(console: Console, options: ConsoleOptions, result: Lens) -> Rende
 
 
 def _over_rows(writes: HeadWrites, plain: bool) -> list[str]:
-    often = " ".join(
-        f"{shorten(visible(word.token, ascii_only=plain), _LONGEST, ascii_only=plain)} "
-        f"{100 * word.rows:.0f}"
-        for word in writes.recurring[:3]
-    )
-    return [often, "" if writes.in_text is None else share(writes.in_text)]
+    recurring = (f"{_short(w.token, plain)} {100 * w.rows:.0f}" for w in writes.recurring[:3])
+    return [" ".join(recurring), "" if writes.in_text is None else share(writes.in_text)]
 
 
 def _words(effects: Sequence[TokenEffect], plain: bool) -> str:
-    return " ".join(
-        f"{shorten(visible(word.token, ascii_only=plain), _LONGEST, ascii_only=plain)} "
-        f"{signed(word.value)}"
-        for word in effects
-    )
+    return " ".join(f"{_short(word.token, plain)} {signed(word.value)}" for word in effects)
+
+
+def _short(token: str, plain: bool) -> str:
+    return shorten(visible(token, ascii_only=plain), _LONGEST, ascii_only=plain)
 
 
 def finding(result: Lens, name: str) -> Finding | None:

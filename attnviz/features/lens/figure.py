@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from attnviz.drawing.canvas import rendered
+from attnviz.drawing.canvas import picture
 from attnviz.drawing.charts import GREY, HeadedFigure, open_sides
 from attnviz.drawing.grid import BLUE, ORANGE, signed
 from attnviz.drawing.labels import percent, shorten, visible
@@ -30,8 +30,9 @@ _SIZE = 7.0
 _FULL = ramp(DEFAULT_PALETTE)
 
 
-def draw(result: Lens, format: str = "png", dpi: float = 150) -> Any:
-    """Return the picture, in ``png``, ``svg`` or ``pdf``."""
+@picture
+def draw(result: Lens, dpi: float) -> Figure:
+    """Draw the figure that fits what was read."""
     if len(result.positions) > _A_LINE * _BANDS:
         raise UsageError(
             "a picture has room for {} positions, and there are {:,}; choose one with {position}, "
@@ -40,26 +41,19 @@ def draw(result: Lens, format: str = "png", dpi: float = 150) -> Any:
             len(result.positions),
             position=...,
         )
-    return rendered(lambda: build(result, dpi), format, dpi)
-
-
-def build(result: Lens, dpi: float) -> Figure:
-    """Return the figure that fits what was read."""
+    sheet = _Sheet(result, dpi)
     if result.heads:
-        return _Sheet(result, dpi, _head_texts(result)).heads()
-    if len(result.positions) == 1:
-        return _Sheet(result, dpi, _texts(result)).along(result.positions[0])
-    return _Sheet(result, dpi, _texts(result)).layers()
+        return sheet.heads()
+    return sheet.along(result.positions[0]) if len(result.positions) == 1 else sheet.layers()
 
 
 def _texts(result: Lens) -> Iterator[str]:
-    yield from (_short(word.token) for cell in result.cells for word in cell.top[:_LISTED])
-    yield from map(_short, (*result.tokens, *result.next))
-
-
-def _head_texts(result: Lens) -> Iterator[str]:
+    """Yield all words that may be drawn."""
     for writes in result.heads:
         yield from (_short(word.token) for word in (*writes.raises, *writes.lowers)[: 4 * _LISTED])
+    if not result.heads:
+        yield from (_short(word.token) for cell in result.cells for word in cell.top[:_LISTED])
+        yield from map(_short, (*result.tokens, *result.next))
 
 
 def _short(token: str) -> str:
@@ -69,21 +63,16 @@ def _short(token: str) -> str:
 class _Sheet(HeadedFigure):
     """Fonts and sizes of one figure."""
 
-    def __init__(self, result: Lens, dpi: float, texts: Iterator[str]) -> None:
+    def __init__(self, result: Lens, dpi: float) -> None:
         self.result = result
-        listed = list(texts)
-        below = (
-            [description.checked(result)]
-            if result.cells
-            else ["logits against the vocabulary's mean"]
-        )
+        listed = list(_texts(result))
+        below = ["logits against the vocabulary's mean"]
         if result.cells:
-            below = [description.sentence(result, result.positions[-1]), *below]
+            sentence = description.sentence(result, result.positions[-1])
+            below = [sentence, description.checked(result)]
         super().__init__(description.title(result), below, dpi, listed, _MARGIN)
         self.widest = self.ruler.widest([self.text(line) for line in listed], _SIZE)
-        self.names = (
-            [description.label(row[0].layer) for row in result.states()] if result.cells else []
-        )
+        self.names = [description.label(row[0].layer) for row in result.states()]
         self.left = 0.15 + self.ruler.widest([*self.names, "next"], _SIZE)
 
     def under(self, width: float, body: float) -> tuple[Figure, float]:
@@ -143,7 +132,9 @@ class _Sheet(HeadedFigure):
     def bar(self, figure: Figure, y: float) -> None:
         """Draw the colours of probabilities."""
         axes = self.axes(_MARGIN + self.left, y, 1.6, 0.1)
-        axes.imshow([list(range(256))], aspect="auto", cmap=_colours(), extent=(0, 1, 0, 1))
+        axes.imshow(
+            [list(range(256))], aspect="auto", cmap=ListedColormap(list(_FULL)), extent=(0, 1, 0, 1)
+        )
         axes.set_yticks([])
         axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
         figure.text((_MARGIN + self.left + 1.75) / figure.get_size_inches()[0],
@@ -170,7 +161,7 @@ class _Sheet(HeadedFigure):
         x = _MARGIN + self.left + count * room + 0.25
         token = self.text(_short(description.token_of(self.result, position)))
         for name, values, labels in self._curves(cells, token):
-            self._curve(figure, x, top + 0.15, high, name, values, labels)
+            self._curve(self.axes(x, top + 0.15, _CURVE, high), name, values, labels)
             x += _CURVE + 0.25
         self.bar(figure, top + high + 0.35)
         return figure
@@ -186,17 +177,8 @@ class _Sheet(HeadedFigure):
         yield ("entropy, KL to last (dashed), nats",
                [[c.entropy for c in cells], [c.kl for c in cells]], [])  # fmt: skip
 
-    def _curve(
-        self,
-        figure: Figure,
-        x: float,
-        y: float,
-        high: float,
-        name: str,
-        values: list[list[float]],
-        labels: list[str],
-    ) -> None:
-        axes = self.axes(x, y, _CURVE, high)
+    def _curve(self, axes: Axes, name: str, values: list[list[float]], labels: list[str]) -> None:
+        """Draw what changes along the layers."""
         places = [n + 0.5 for n in range(len(values[0]))]
         if "rank" in name:
             axes.set_xscale("log")
@@ -242,9 +224,3 @@ class _Sheet(HeadedFigure):
         axes.set_yticks([n + 0.5 for n in range(len(listed))],
                         [result.layout.name(writes.head) for writes in listed])  # fmt: skip
         return figure
-
-
-def _colours() -> Any:
-    from matplotlib.colors import ListedColormap
-
-    return ListedColormap(list(_FULL))

@@ -5,7 +5,6 @@ Heads have a page of their own, in :mod:`attnviz.features.lens.heads`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from attnviz.drawing.html import still
@@ -35,7 +34,7 @@ def page(result: Lens) -> bytes:
         )
     title = description.title(result)
     sentence = description.sentence(result, result.positions[-1])
-    names = _Names()
+    names: dict[str, int] = {}  # of words, each written once
     data = {
         "title": title,
         "said": sentence,
@@ -47,7 +46,7 @@ def page(result: Lens) -> bytes:
         "followed": [visible(token) for token in result.followed],
         "cells": [_cell(cell, names) for cell in result.cells],
         "palette": anchors(DEFAULT_PALETTE),
-        "names": names.listed,
+        "names": list(map(visible, names)),
         "checked": description.checked(result),
         "reason": f"What a layer added is not shown: {result.reason}." if result.reason else "",
         "closing": closing(result.source),
@@ -57,23 +56,12 @@ def page(result: Lens) -> bytes:
     )
 
 
-class _Names:
-    """Words by number, each written once."""
-
-    def __init__(self) -> None:
-        self.listed: list[str] = []
-        self._places: dict[str, int] = {}
-
-    def number(self, token: str) -> int:
-        if token not in self._places:
-            self._places[token] = len(self.listed)
-            self.listed.append(visible(token))
-        return self._places[token]
-
-
-def _cell(cell: LensCell, names: _Names) -> dict[str, Any]:
+def _cell(cell: LensCell, names: dict[str, int]) -> dict[str, Any]:
     return {
-        "top": [[names.number(word.token), rounded(word.probability)] for word in cell.top[:_TOP]],
+        "top": [
+            [names.setdefault(word.token, len(names)), rounded(word.probability)]
+            for word in cell.top[:_TOP]
+        ],
         "entropy": rounded(cell.entropy),
         "kl": rounded(cell.kl),
         "rank": cell.rank,
@@ -82,18 +70,14 @@ def _cell(cell: LensCell, names: _Names) -> dict[str, Any]:
     }
 
 
-def _added(added: Added, names: _Names) -> dict[str, Any]:
+def _added(added: Added, names: dict[str, int]) -> dict[str, Any]:
     return {
-        "word": names.number(added.token),
+        "word": names.setdefault(added.token, len(names)),
         "logit": rounded(added.logit),
         "before": rounded(added.before),
-        "heads": _all(added.heads),
+        "heads": list(map(rounded, added.heads)),
         "bias": rounded(added.bias),
         "mlp": rounded(added.mlp),
         "mixer": rounded(added.mixer),
         "constant": rounded(added.constant),
     }
-
-
-def _all(values: Sequence[float]) -> list[float]:
-    return [rounded(value) for value in values]

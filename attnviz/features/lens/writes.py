@@ -29,11 +29,9 @@ from attnviz.core.heads import Head
 from attnviz.core.prompt import Inputs
 from attnviz.core.result import fingerprint
 from attnviz.core.source import ForwardRequest, Source
-from attnviz.core.tokens import Tokens
 from attnviz.core.weights import Readout
 from attnviz.errors import InputError, ModelError
 from attnviz.features.lens import result as records
-from attnviz.features.lens.run import check_words
 from attnviz.statistics.ratios import ratios
 
 Floats = NDArray[np.float64]
@@ -60,7 +58,6 @@ def run_heads(
     progress: Callable[[int], None] = lambda count: None,
 ) -> records.Lens:
     """Return what every head writes at a position of a text, or over the rows of several."""
-    check_words(source)
     readout, layout = source.readout(), source.layout
     if readout.reason:
         raise ModelError(
@@ -88,9 +85,7 @@ def run_heads(
         stream = output.states[-1][0, places]
         local = readout.converted(stream)
         assert local.table is not None
-        carrying = Carrying(
-            local, {layer: deviation[0, places] for layer, deviation in output.deviations.items()}
-        )
+        carrying = Carrying.at(local, output, (0, places))
         for site, z in activations.values["written"].items():
             out = source.output(site).moved_to(stream)
             assert out.weight is not None
@@ -111,7 +106,9 @@ def run_heads(
             if sum(counts) > 1 or len(texts) > 1:
                 best = _best(local, arrays.of(stream).xp.concatenate(inputs_of))
                 for n, head in enumerate(head_sums):
-                    _count(head, best[n * len(places) : (n + 1) * len(places)], tokens, places)
+                    for row, query in enumerate(places, n * len(places)):
+                        head.raised.update(best[row])
+                        head.in_text.append(int(best[row][0] in tokens.ids[: query + 1]))
         progress(number)
     rows = sum(counts)
     if not rows:
@@ -143,13 +140,6 @@ def _best(readout: Readout, inputs: Array) -> list[list[int]]:
     blocks = (moved(readout, inputs[n : n + rows]) for n in range(0, len(inputs), rows))
     return [ids for block in blocks
             for ids in arrays.of(block).largest(block, min(RAISED, words))[1].tolist()]  # fmt: skip
-
-
-def _count(sums: _Sums, best: list[list[int]], tokens: Tokens, places: Sequence[int]) -> None:
-    """Count the words that a head's rows raise most."""
-    for ids, position in zip(best, places, strict=True):
-        sums.raised.update(ids)
-        sums.in_text.append(int(ids[0] in tokens.ids[: position + 1]))
 
 
 def _shares(

@@ -266,12 +266,7 @@ def token_sums(console: Console, options: ConsoleOptions, report: Logits) -> Ren
     """Yield the text tinted by what came through each token, and the heads it took."""
     sums, plain = list(sums_by_token(report)), options.ascii_only
     if coloured(console):
-        largest = max((abs(value) for _, value, _ in sums), default=0.0)
-        line = Text()
-        for position, value, _ in sorted(sums, key=lambda row: row[0]):
-            text = visible(report.tokens[position], ascii_only=plain)
-            line.append(text, on_terminal(value, largest, UP))
-        yield line
+        yield tinted(report.tokens, {position: value for position, value, _ in sums}, plain)
     table = table_of("token", ">all heads", "of it")
     for position, value, heads in sums[:_LISTED]:
         token = f"{visible(report.tokens[position], ascii_only=plain)} ({position})"
@@ -280,6 +275,15 @@ def token_sums(console: Console, options: ConsoleOptions, report: Logits) -> Ren
     yield table
     yield Line("heads only: embeddings, MLPs and biases belong to no other token", "dim")
     yield Text("")
+
+
+def tinted(tokens: Sequence[str], sums: Mapping[int, float], plain: bool) -> Text:
+    """Write a text, each token on the colour of what came through it."""
+    line, largest = Text(), max(map(abs, sums.values()), default=0.0)
+    for position, token in enumerate(tokens):
+        style = on_terminal(sums[position], largest, UP)
+        line.append(visible(token, ascii_only=plain), style)
+    return line
 
 
 def _short(word: Prediction, plain: bool) -> str:

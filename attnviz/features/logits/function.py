@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.attention.contributions import direction, words
+from attnviz.attention.contributions import Carrying, direction, words
 from attnviz.captures.inputs import Input, prompts_of
 from attnviz.captures.loading import answering
 from attnviz.captures.settings import ModelSettings
@@ -44,8 +44,7 @@ from attnviz.features.logits.result import (
 )
 from attnviz.features.logits.split import (
     StreamWatch,
-    behind,
-    carried,
+    arriving,
     check_closed,
     split,
     uncapped,
@@ -159,22 +158,16 @@ def _split(
     stream = output.states[-1][0, watch.position]
     readout = readout.converted(stream)
     toward = direction(readout, stream, token, against)
-    carrying = carried(output, watch, readout)
+    carrying = Carrying.at(readout, output, watch.row)
     parts, sources = split(source, output, watch, toward, carrying)
     total = sum(part.value for part in parts)
     check_closed(source, total, report.whole)
     values = {head: float(row.sum()) for head, row in sources.items()}
     strongest = sorted(values, key=lambda head: -abs(values[head]))[:VOTES]
-    outs = [source.output(head.site).moved_to(stream) for head in strongest]
-    outputs = [
-        written(watch, head, out) * behind(watch, head.site, out, carrying)
-        for head, out in zip(strongest, outs, strict=True)
-    ]
-    if readout.over:
-        outputs = [
-            carrying.onward(wrote, head.layer, carrying.passed(head.layer)[0])
-            for head, wrote in zip(strongest, outputs, strict=True)
-        ]
+    outputs = []
+    for head in strongest:
+        out = source.output(head.site).moved_to(stream)
+        outputs.append(arriving(written(watch, head, out), watch, head.site, out, carrying))
     rises = to_numpy(words(readout, stream, arrays.of(stream).xp.stack(outputs)))
     votes = []
     for head, moved in zip(strongest, rises, strict=True):

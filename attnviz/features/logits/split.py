@@ -47,6 +47,11 @@ class StreamWatch:
         if rows.passes is not None:
             self.passes[rows.site] = exact(rows.passes[self.item, :, row])
 
+    @property
+    def row(self) -> tuple[int, int]:
+        """The query's place in a pass: its item, and its position."""
+        return self.item, self.position
+
     def output(self, head: Head) -> Array:
         """Return what attention gives of a head, z [d_v]."""
         if head in self.replaced:
@@ -105,12 +110,14 @@ def behind(
     return gain(norm, total) * factor
 
 
-def carried(output: Output, watch: StreamWatch, readout: Readout) -> Carrying:
-    """Return the way of the stream through the layers at the query."""
-    return Carrying(
-        readout,
-        {layer: rows[watch.item, watch.position] for layer, rows in output.deviations.items()},
-    )
+def arriving(
+    wrote: Array, watch: StreamWatch, site: Site, out: OutputProjection, carrying: Carrying
+) -> Array:
+    """Return what is left at the end of what a head of a layer writes, [D]."""
+    wrote = wrote * behind(watch, site, out, carrying)
+    if not carrying.readout.over:
+        return wrote
+    return carrying.onward(wrote, site.layer, carrying.passed(site.layer)[0])
 
 
 def split(
@@ -120,7 +127,7 @@ def split(
 
     Returns the parts, and [S] by head.
     """
-    query, vector, constant = (watch.item, watch.position), toward.vector, toward.constant
+    query, vector, constant = watch.row, toward.vector, toward.constant
     readout = carrying.readout
 
     def adds(state: Array, layer: int, passed: int | None = None) -> float:
@@ -132,8 +139,9 @@ def split(
         entering, between = carrying.passed(layer)
         for site in source.layout.sites:
             if site.layer == layer and site in watch.weights:
-                heads, biases = attended(source, site, watch, vector, carrying, sources)
+                heads, biases, rows = attended(source, site, watch, vector, carrying)
                 parts += [*heads, *biases]
+                sources |= {Head(site, index): row for index, row in enumerate(rows)}
         mixer = output.mixers.get(layer)
         if mixer is not None:
             name = readout.mixers[layer]
@@ -151,25 +159,19 @@ def split(
 
 
 def attended(
-    source: Source,
-    site: Site,
-    watch: StreamWatch,
-    vector: Array,
-    carrying: Carrying,
-    sources: dict[Head, NDArray[np.float64]],
-) -> tuple[list[LogitPart], list[LogitPart]]:
-    """Part what a layer's heads add, and its b_O; ``sources`` gets what the heads add by token."""
+    source: Source, site: Site, watch: StreamWatch, vector: Array, carrying: Carrying
+) -> tuple[list[LogitPart], list[LogitPart], NDArray[np.float64]]:
+    """Part what a layer's heads add, and its b_O; with what each adds by token, [H, S]."""
     out = source.output(site).moved_to(vector)
     if carrying.readout.over:
         vector = carrying.back(vector, site.layer, carrying.passed(site.layer)[0])
     toward = Direction(vector * behind(watch, site, out, carrying), 0.0)
-    heads = []
-    for index, row in enumerate(to_numpy(by_source(watch, site, out, toward))):
-        sources[Head(site, index)] = row
-        heads.append(LogitPart("head", site.layer, index, float(row.sum())))
+    rows = to_numpy(by_source(watch, site, out, toward))
+    heads = [LogitPart("head", site.layer, n, float(row.sum())) for n, row in enumerate(rows)]
     if out.bias is None:
-        return heads, []
-    return heads, [LogitPart("bias", site.layer, None, float(exact(out.bias) @ toward.vector))]
+        return heads, [], rows
+    bias = float(exact(out.bias) @ toward.vector)
+    return heads, [LogitPart("bias", site.layer, None, bias)], rows
 
 
 def uncapped(readout: Readout, final: Array, token: int, against: int | None) -> float:

@@ -27,7 +27,7 @@ import numpy as np
 from attnviz.attention.contributions import Carrying, Direction, direction, words
 from attnviz.captures.trials import labels_of, predicted
 from attnviz.core import arrays
-from attnviz.core.arrays import Array, exact, to_numpy
+from attnviz.core.arrays import exact, to_numpy
 from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.result import Interval
@@ -84,7 +84,7 @@ class _Run:
     def of(self, source: Source, head: Head, scales: _Run) -> float:
         """Return what one head adds, by the scales of another run."""
         vector, carrying = scales.toward.vector, scales.carrying
-        heads, _ = split.attended(source, head.site, self.watch, vector, carrying, {})
+        heads, *_ = split.attended(source, head.site, self.watch, vector, carrying)
         return heads[head.index].value
 
 
@@ -324,7 +324,7 @@ def _finished(source: Source, case: Case, output: Output, watch: split.StreamWat
         logits = exact(output.logits[0, 0])
         logit = float(logits[case.token] - (0 if case.against is None else logits[case.against]))
     toward = direction(readout, stream, case.token, case.against)
-    return _Run(output, watch, toward, split.carried(output, watch, readout), logit)
+    return _Run(output, watch, toward, Carrying.at(readout, output, watch.row), logit)
 
 
 def _donors(
@@ -386,9 +386,7 @@ def _read(source: Source, case: Case, run: _Run, head: Head) -> tuple[int, Float
     moved = read @ exact(out.weight[head.index])  # [S, D]
     sizes = to_numpy(weights[head.index] * arrays.norm(moved))
     position = int(sizes[: case.position + 1].argmax())
-    wrote: Array = moved[position] * split.behind(watch, site, out, carrying)
-    if carrying.readout.over:
-        wrote = carrying.onward(wrote, site.layer, carrying.passed(site.layer)[0])
+    wrote = split.arriving(moved[position], watch, site, out, carrying)
     stream = run.output.states[-1][0, case.position]
     rises: Floats = to_numpy(exact(words(carrying.readout, stream, wrote[None])))[0]
     return position, rises

@@ -19,7 +19,8 @@ def available() -> tuple[ModelEntry, ...]:
     """Every model that can be named without a download, usable or with the reason why not."""
     fresh = ModelEntry("fresh", "built in", note="random weights, any size")
     demos = [inspect(name, folder, "bundled") for name, folder in DEMOS.items()]
-    return (*demos, fresh, *_cached())
+    cached = [inspect(name, snapshot, "hub cache") for name, snapshot in _repositories()]
+    return (*demos, fresh, *cached)
 
 
 def names() -> list[str]:
@@ -66,12 +67,6 @@ def has_tokenizer(folder: Path) -> bool:
 def _reason(error: AttnvizError, folder: Path) -> str:
     """Return what is wrong, without the folder's path and the remedy."""
     return str(error).removeprefix(f"{folder} ").partition("; ")[0]
-
-
-def _cached() -> Iterator[ModelEntry]:
-    """Give models in the hub's cache, by name; whatever is wrong with one stays with that one."""
-    for name, snapshot in _repositories():
-        yield inspect(name, snapshot, "hub cache")
 
 
 def _repositories() -> Iterator[tuple[str, Path]]:

@@ -57,8 +57,7 @@ def models(options: ListedModel, settings: ModelsSettings, output: Output) -> No
         raise UsageError("--max-mb is of all models; leave out --show")
     output.check_written(Models if options.show is None else ModelCard)
     if options.show is not None:
-        card = function.show(options.show)
-        output.deliver(card)
+        output.deliver(function.show(options.show))
         return
     listed = function.models(settings=settings)
     worded = tuple(replace(entry, note=declared.words(entry.note)) for entry in listed.models)

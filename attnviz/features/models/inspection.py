@@ -7,6 +7,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +53,10 @@ def describe(name: str) -> ModelCard:
         notes.append(f"Its weights are not here: it {problem}.")
     precisions, numbers, tensors = _stored(files)
     backend, reason, sure = _backend(Located(name, folder, config, files, tensors))
-    tokenizer, chat = has_tokenizer(folder), _has_template(folder)
-    architectures = tuple(map(str, config.get("architectures") or ()))
-    return ModelCard(
+    card = ModelCard(
         name=called(name),
         family=config["model_type"],
-        architectures=architectures,
+        architectures=tuple(map(str, config.get("architectures") or ())),
         groups=groups,
         idle=idle,
         width=width,
@@ -69,13 +68,11 @@ def describe(name: str) -> ModelCard:
         files=tuple(path.name for path in files),
         backend=backend,
         reason=reason,
-        tokenizer=tokenizer,
-        chat_template=chat,
-        abilities=tuple(
-            _abilities(config, architectures, backend, reason, tokenizer, chat, idle, sure=sure)
-        ),
+        tokenizer=has_tokenizer(folder),
+        chat_template=_has_template(folder),
         notes=tuple(notes),
     )
+    return replace(card, abilities=tuple(_abilities(card, config, sure=sure)))
 
 
 def _fresh() -> ModelCard:
@@ -130,20 +127,13 @@ def _layers(
     notes += [note for note in (model.partial, *model.notes) if note]
     certain = model.family in FAMILIES
     guessed = True if _is_causal(config) else None
-    groups = tuple(
-        AlikeLayers(
-            group.label,
-            group.layers,
-            group.spec.heads,
-            group.spec.kv_heads,
-            group.spec.head_dim,
-            group.spec.causal if certain else guessed,
-            group.spec.window,
-            group.spec.sink,
-        )
-        for group in model.groups
-    )
-    return groups, model.idle, model.main.spec.d_model
+    groups = []
+    for group in model.groups:
+        spec, causal = group.spec, group.spec.causal if certain else guessed
+        sizes = spec.heads, spec.kv_heads, spec.head_dim
+        alike = AlikeLayers(group.label, group.layers, *sizes, causal, spec.window, spec.sink)
+        groups.append(alike)
+    return tuple(groups), model.idle, model.main.spec.d_model
 
 
 def _is_causal(config: Mapping[str, Any]) -> bool:
@@ -213,46 +203,37 @@ def _has_template(folder: Path) -> bool:
     return isinstance(settings, dict) and bool(settings.get("chat_template"))
 
 
-def _abilities(
-    config: Mapping[str, Any],
-    architectures: tuple[str, ...],
-    backend: str,
-    reason: str,
-    tokenizer: bool,
-    chat: bool,
-    idle: int,
-    *,
-    sure: bool,
-) -> Iterator[Ability]:
+def _abilities(card: ModelCard, config: Mapping[str, Any], *, sure: bool) -> Iterator[Ability]:
     """Yield what will work and what not."""
-    if not backend:
-        yield Ability("maps and scores", False, reason)
+    if not card.backend:
+        yield Ability("maps and scores", False, card.reason)
         return
-    commands = "heads, heatmap, view, profile, spans, capture, export" if sure else reason
+    commands = "heads, heatmap, view, profile, spans, capture, export" if sure else card.reason
     yield Ability("maps and scores", True if sure else None, commands)
     causal = _is_causal(config)
-    masked = any(_MASKED in name for name in architectures)
+    masked = any(_MASKED in name for name in card.architectures)
     words = causal or masked
-    if backend != "native" and (file := _file(config["model_type"])):
+    if card.backend != "native" and (file := _file(config["model_type"])):
         yield Ability("texts", False, f"it reads {file}")
         yield Ability("predictions", words, "" if words else f"it reads {file} and writes no words")
     else:
-        yield Ability("texts", tokenizer, "" if tokenizer else "no tokenizer: give ids")
-        yield Ability("chat", chat and tokenizer, "" if chat else "no chat template")
+        chat = card.chat_template
+        yield Ability("texts", card.tokenizer, "" if card.tokenizer else "no tokenizer: give ids")
+        yield Ability("chat", chat and card.tokenizer, "" if chat else "no chat template")
         head = "" if words else "its configuration names no LM head"
         yield Ability("predictions", words or None, head)
     yield Ability("generated text", causal, "" if causal else "it is no decoder with an LM head")
     eager = "attention in code of its own cannot be gated"
-    gated = backend != "eager"
+    gated = card.backend != "eager"
     yield Ability("ablate, patch", gated, "" if gated else eager)
-    if backend == "native":
+    if card.backend == "native":
         sums = native.read(config).family.pre_norm
         post = "each layer normalizes the sum of what it gets and what it adds"
         yield Ability("logits by head, circuits", sums, "" if sums else post)
     else:
         condition = "proved on the model itself when it is loaded" if gated else eager
         works = None if gated else False
-        obstacle = "some of its layers have no attention" if idle else ""
+        obstacle = "some of its layers have no attention" if card.idle else ""
         if config.get("is_encoder_decoder"):
             obstacle = "they are of a single stack"
         if obstacle:

@@ -56,8 +56,10 @@ def _print(answer: Answer, output: settings.ShapesOutput) -> None:
     elif output.markdown:
         console.put(as_markdown(answer))
     else:
-        paint = Paint(colour=_colour(), ascii_only=not _unicode())
-        sys.stdout.write(as_text(answer, _width(), paint))
+        encoding = (sys.stdout.encoding or "ascii").lower().replace("-", "")
+        paint = Paint(colour=_colour(), ascii_only=encoding not in ("utf8", "cp65001"))
+        width = max(40, shutil.get_terminal_size((PIPE_WIDTH, 24)).columns)
+        sys.stdout.write(as_text(answer, width, paint))
 
 
 def _colour() -> bool:
@@ -66,12 +68,3 @@ def _colour() -> bool:
     if os.environ.get("FORCE_COLOR"):
         return True
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-
-
-def _unicode() -> bool:
-    return (sys.stdout.encoding or "ascii").lower().replace("-", "") in ("utf8", "cp65001")
-
-
-def _width() -> int:
-    fallback = (PIPE_WIDTH, 24)
-    return max(40, shutil.get_terminal_size(fallback).columns)

@@ -10,6 +10,7 @@ those selected. Attention alone: what else a model holds is read besides.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
@@ -37,7 +38,6 @@ from attnviz.attention.spec import (
 )
 from attnviz.errors import SizeError, UsageError, cut
 from attnviz.features.shapes import result as results
-from attnviz.features.shapes.records import formula, layer_run, layer_sizes
 from attnviz.models.configs.model import ModelSpec, presets
 
 DEFAULT_TOKENS = 4096
@@ -51,11 +51,8 @@ def stack_of(model: ModelSpec) -> Stack:
 
 def model_cache(model: ModelSpec, run: RunSizes) -> results.ModelCache | None:
     """Return the cache of all layers at the cache or seq length of a run, or at 4,096 tokens."""
-    tokens, stack, sequences = (
-        run.cache or run.seq or DEFAULT_TOKENS,
-        stack_of(model),
-        run.batch or 1,
-    )
+    tokens, sequences = run.cache or run.seq or DEFAULT_TOKENS, run.batch or 1
+    stack = stack_of(model)
     if not stack:
         return None
     sequence = cache_bytes(stack, tokens, run.cache_width)
@@ -76,14 +73,8 @@ def longest(stack: Stack, width: int, memory: int) -> int:
         window = max(spec.window or 0 for spec, _ in stack)
         if cache_bytes(stack, window, width) <= memory:
             return -1
-    low, high = 0, memory + 1  # a token takes at least a byte
-    while high - low > 1:
-        middle = (low + high) // 2
-        if cache_bytes(stack, middle, width) <= memory:
-            low = middle
-        else:
-            high = middle
-    return low
+    lengths = range(memory + 1)  # a token takes at least a byte
+    return bisect_right(lengths, memory, key=lambda n: cache_bytes(stack, n, width)) - 1
 
 
 def compare(
@@ -108,10 +99,9 @@ def compare(
         )
     tokens = run.cache or run.seq or DEFAULT_TOKENS
     axes = LayerAxes(spec, run)
-    kept_weights = _weights(stack)
-    fixed_weights = (model.whole - kept_weights) if model and model.whole else 0
-    if model and not model.whole:
-        fixed_weights = model.attention_parameters - kept_weights
+    other_weights = 0  # of the model
+    if model is not None:
+        other_weights = (model.whole or model.attention_parameters) - _weights(stack)
     attending = sum(count for layer, count in stack if not layer.borrowed)
     full = attending * cache_elements(_as(spec, "mha", spec.heads)) * run.cache_width
     rows, totals = [], []
@@ -120,15 +110,15 @@ def compare(
         swapped = stack if is_own else [(_keep_reach(variant, layer), n) for layer, n in stack]
         sequence = cache_bytes(swapped, tokens, run.cache_width)
         token = attending * cache_elements(variant) * run.cache_width
-        weights = (fixed_weights + _weights(swapped)) * run.width
+        weights = (other_weights + _weights(swapped)) * run.width
         room = None if memory is None else max(0, memory - weights)
         step = decoding(swapped, tokens, run)
         total = flops(variant, axes).total
         costs = results.VariantCosts(
             name=name,
-            layer=layer_sizes(variant),
+            layer=results.LayerSizes.of(variant),
             parameters=parameters(variant).total,
-            flops=formula(total),
+            flops=results.Formula.of(total),
             cache_elements_per_token=cache_elements(variant),
             cache_bytes_per_token=token,
             cache_bytes_per_sequence=sequence,
@@ -150,8 +140,8 @@ def compare(
         totals.append(total)
     return results.CompareAnswer(
         title="",
-        layer=layer_sizes(spec),
-        run=layer_run(run),
+        layer=results.LayerSizes.of(spec),
+        run=results.LayerRun.of(run),
         layers=attending,
         tokens=tokens,
         memory_bytes=memory,
@@ -325,7 +315,7 @@ def decoding(stack: Stack, tokens: int, run: RunSizes) -> Decoding:
     """Cost a step on a cache of ``tokens`` tokens of every sequence, the new one among them."""
     batch = run.batch or 1
     return Decoding(
-        weights=sum(layers * parameters(spec).total for spec, layers in stack) * run.width,
+        weights=_weights(stack) * run.width,
         cache=batch
         * sum(layers * read_elements(spec, tokens) for spec, layers in stack)
         * run.cache_width,
@@ -448,8 +438,8 @@ def sweep(
     equal = crossing(specs[0]) if variable == "seq" and specs[0].kind != "cross" else None
     return results.SweepAnswer(
         title="",
-        layer=layer_sizes(specs[0]),
-        run=layer_run(runs[0]),
+        layer=results.LayerSizes.of(specs[0]),
+        run=results.LayerRun.of(runs[0]),
         variable=variable,
         crossing_length=equal,
         points=points,

@@ -21,13 +21,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from attnviz import files
-from attnviz.attention.spec import AttentionSpec, RunSizes
+from attnviz.attention.costs import cache_elements, crossing, parameters, weights_elements
+from attnviz.attention.spec import AttentionSpec, LayerAxes, RunSizes
 from attnviz.core.interface import interface
 from attnviz.core.provenance import own_name
-from attnviz.core.settings import Settings, declarations
+from attnviz.core.settings import declarations
 from attnviz.errors import InputError, Message, Setting, UsageError
 from attnviz.features.shapes import result as results
-from attnviz.features.shapes.records import layer_sizes, model_layers, of_layer, record_of
+from attnviz.features.shapes.result import record_of
 from attnviz.features.shapes.settings import (
     Example,
     Layer,
@@ -42,7 +43,8 @@ from attnviz.features.shapes.table import Printed
 from attnviz.files import wrote
 
 if TYPE_CHECKING:
-    from attnviz.attention.walkthrough import Walk
+    from attnviz.attention.walkthrough import Step, Walk
+    from attnviz.models.configs.families import LayerGroup
     from attnviz.models.configs.model import ModelSpec
     from attnviz.models.parameter_count import ParameterCount
 
@@ -63,7 +65,7 @@ __all__ = [
     "walk",
 ]
 
-FIGURES = ("svg", "png", "pdf")
+FIGURES, DPI = ("svg", "png", "pdf"), 160
 DEFAULT_RUN = RunSizes()
 
 Out = str | Path | tuple[str | Path, ...] | None  # files to draw into, one or several
@@ -78,14 +80,16 @@ def walk(
 
     walked, layers, model = _walked(subject, run)
     printed = walk_printed(walked, explain=explain, layers=layers)
-    parts = of_layer(walked, explain=explain, layers=layers)
+    parts = _of_layer(walked, explain=explain, layers=layers)
     if model is None:
         return results.WalkAnswer(**printed._asdict(), **parts)
     from attnviz.features.shapes.costs import model_cache
     from attnviz.features.shapes.drawing.models import model_printed
 
     printed, cache = model_printed(model, walked.run, printed), model_cache(model, walked.run)
-    return results.ModelAnswer(**printed._asdict(), model=model_layers(model), cache=cache, **parts)
+    return results.ModelAnswer(
+        **printed._asdict(), model=_model_layers(model), cache=cache, **parts
+    )
 
 
 def diagram(
@@ -100,18 +104,18 @@ def diagram(
         printed = diagram_printed(walked)
     else:
 
-        def draw(format: str) -> bytes:
-            from attnviz.features.shapes.drawing.diagram_figure import diagram_figure
+        def draw(format: str) -> Any:
+            from attnviz.features.shapes.drawing.diagram_figure import draw as drawn
 
-            return diagram_figure(walked, format)
+            return drawn(walked, format, DPI)
 
         paths = _save(out, FIGURES, draw)
         printed = Printed(", ".join(map(wrote, paths)))
     return results.DiagramAnswer(
         **printed._asdict(),
-        model=None if model is None else model_layers(model),
+        model=None if model is None else _model_layers(model),
         files=tuple(own_name(str(name)) for name in paths),
-        **of_layer(walked, explain=explain, layers=layers),
+        **_of_layer(walked, explain=explain, layers=layers),
     )
 
 
@@ -141,29 +145,28 @@ def verify(subject: Subject, run: RunSizes = DEFAULT_RUN) -> results.VerifyAnswe
             verify=...,
         )
     towers, parameters = subject.towers(), _counted(subject)
-    unknown = set(parameters.towers) - set(towers) if towers else set[str]()
+    attention, whole = parameters.attention, parameters.whole
+    unknown: list[str] = []
     if len(parameters.towers) > 1 and towers:
+        unknown = sorted(parameters.towers.keys() - towers.keys())
         result = verifying.verify_towers(model.name, towers, parameters.towers, parameters.origin)
     else:
         result = verifying.verify_model(model, dict(parameters.layers), parameters.origin)
-        unknown = set()
-    share = parameters.attention / parameters.whole if parameters.whole else 0
     ran = "The layers were not run, since their parameters differ."
     if not result.failures:
-        checks, ran = _ran(subject, model, towers=bool(towers), parameters=parameters.whole)
+        checks, ran = _ran(subject, model, towers=bool(towers), parameters=whole)
         result = result.of((*result.checks, *checks), result.subject)
     notes = [
         ran,
         *(
             f"{sum(parameters.towers[tower].values()):,} attention parameters of its {tower} tower "
             "were not checked: attnviz does not know that tower's family."
-            for tower in sorted(unknown)
+            for tower in unknown
         ),
-        f"{parameters.attention:,} of the model's {parameters.whole:,} parameters are attention "
-        f"({100 * share:.1f} %).",
+        f"{attention:,} of the model's {whole:,} parameters are attention "
+        f"({100 * attention / (whole or 1):.1f} %).",
     ]
-    attention, total = parameters.attention, parameters.whole
-    result = replace(result, attention_parameters=attention, whole_parameters=total)
+    result = replace(result, attention_parameters=attention, whole_parameters=whole)
     return verify_printed(replace(result, notes=tuple(notes)))
 
 
@@ -213,20 +216,13 @@ def sweep(
         name = variable.replace("-", "_")
         if getattr(subject, name) is not None:
             raise UsageError("{} and {sweep} contradict each other", Setting(name), sweep=variable)
-        if variable == "kv-heads":
-            return replace(subject, kv_heads=value, kind=None).spec()
-        new = replace(subject, heads=value) if name == "heads" else replace(subject, d_model=value)
-        return new.spec()
+        kind = None if variable == "kv-heads" else subject.kind
+        return subject.but(kind=kind, **{name: value}).spec()
 
     result = along(sweep, in_dtype(run, model), spec_at)
     result = replace(result, model=model.name if model else None)
 
-    def draw(format: str) -> bytes:
-        from attnviz.features.shapes.drawing.figures import sweep_figure
-
-        return sweep_figure(result, format)
-
-    return _with_figures(sweep_printed(result), out, draw)
+    return _with_figures(sweep_printed(result), out)
 
 
 def presets() -> results.PresetsAnswer:
@@ -239,7 +235,7 @@ def presets() -> results.PresetsAnswer:
             results.PresetSizes,
             preset,
             name=name,
-            layer=layer_sizes(preset.model.main.spec),
+            layer=results.LayerSizes.of(preset.model.main.spec),
             layers=sum(len(group.layers) for group in preset.model.groups),
             attention_parameters=preset.model.attention_parameters,
             whole_parameters=preset.parameters,
@@ -293,14 +289,7 @@ def scaling(seed: int = 0, *, out: Out = None) -> results.ScalingAnswer:
 
     if seed < 0:
         raise UsageError("{seed} must not be negative, got {}", seed, seed=...)
-    measured = scaling(seed)
-
-    def draw(format: str) -> bytes:
-        from attnviz.features.shapes.drawing.figures import scaling_figure
-
-        return scaling_figure(measured, format)
-
-    return _with_figures(scaling_printed(measured), out, draw)
+    return _with_figures(scaling_printed(scaling(seed)), out)
 
 
 def _walked(subject: Subject, run: RunSizes) -> tuple[Walk, int, ModelSpec | None]:
@@ -319,6 +308,81 @@ def _walked(subject: Subject, run: RunSizes) -> tuple[Walk, int, ModelSpec | Non
     return walk(spec, in_dtype(run, model)), layers, model
 
 
+def _of_layer(walk: Walk, *, explain: bool, layers: int) -> dict[str, Any]:
+    """Make the fields of every answer that walks through one layer."""
+    spec, run, flops = walk.spec, walk.run, walk.flops
+    return {
+        "layer": results.LayerSizes.of(spec),
+        "run": results.LayerRun.of(run),
+        "layers": layers,
+        "steps": tuple(_step(step, explain=explain) for step in walk.steps),
+        "costs": results.LayerCosts(
+            parameters=record_of(results.ParameterCosts, walk.parameters),
+            flops=results.FlopCosts(
+                projections=results.Formula.of(flops.projections),
+                attention=results.Formula.of(flops.attention),
+                total=results.Formula.of(flops.total),
+            ),
+            weights_bytes=results.Formula.of(weights_elements(LayerAxes(spec, run)) * run.width),
+            cache_elements_per_token=cache_elements(spec),
+            cache_bytes_per_token=cache_elements(spec) * run.cache_width,
+            crossing_length=crossing(spec),
+        ),
+    }
+
+
+def _step(step: Step, *, explain: bool) -> results.StepCosts:
+    return record_of(
+        results.StepCosts,
+        step,
+        symbols=tuple(dim.symbol for dim in step.shape),
+        shape=step.sizes,
+        flops=results.Formula.of(step.flops),
+        bytes=None if step.bytes is None else results.Formula.of(step.bytes),
+        why=step.why if explain else None,
+    )
+
+
+def _model_layers(model: ModelSpec) -> results.ModelLayers:
+    """Write a model's layers, like ones together."""
+    return record_of(
+        results.ModelLayers,
+        model,
+        partial=model.partial or None,
+        source=model.source or None,
+        whole_parameters=model.whole,
+        idle_layers=model.idle,
+        groups=tuple(map(_group, model.groups)),
+        states=tuple(
+            record_of(
+                results.StateLayers,
+                group.state,
+                label=group.state.rule,
+                layers=group.layers,
+                state_elements=group.state.elements,
+                convolution_elements=group.state.inputs,
+            )
+            for group in model.states
+        ),
+    )
+
+
+def _group(group: LayerGroup) -> results.LikeLayers:
+    from attnviz.models.configs.model import group_parameters
+
+    spec = group.spec
+    cached = spec.causal or spec.kind == "cross"
+    return record_of(
+        results.LikeLayers,
+        group,
+        layers=tuple(group.layers),
+        layer=results.LayerSizes.of(spec),
+        parameters_per_layer=parameters(spec).total,
+        parameters=group_parameters(group),
+        cache_elements_per_token=cache_elements(spec) if cached else None,
+    )
+
+
 def _ran(
     subject: Model, model: ModelSpec, *, towers: bool, parameters: int
 ) -> tuple[list[results.Compared], str]:
@@ -330,15 +394,11 @@ def _ran(
         if any(group.spec.rotary and group.spec.rotary.scaling for group in model.groups):
             kind = "models with scaled rotary positions"
         return [], f"Only parameters were counted: attnviz does not run the layers of {kind} here."
-    config: Mapping[str, Any]
-    folder: Path | None
-    if subject.published is None:
-        from attnviz.models.folder import locate_config
-
-        config, folder = locate_config(subject.name)
+    if subject.published is not None:
+        checks, text = run_layers(model, subject.published.config, None)
     else:
-        config, folder = subject.published.config, None
-    checks, text = run_layers(model, config, folder if parameters <= MAX_PARAMETERS else None)
+        config, folder = subject.located()
+        checks, text = run_layers(model, config, folder if parameters <= MAX_PARAMETERS else None)
     return checks, f"{text} Values are equal within {TOLERANCE:g} of the largest."
 
 
@@ -348,9 +408,7 @@ def _counted(subject: Model) -> ParameterCount:
 
     chosen = subject.published
     if chosen is None:
-        from attnviz.models.folder import locate_config
-
-        counts = count_checkpoint(locate_config(subject.name)[1])
+        counts = count_checkpoint(subject.located()[1])
         if counts is None:
             raise InputError(
                 "{} has no safetensors weights here to count; {verify} needs a folder that holds "
@@ -372,22 +430,27 @@ def _counted(subject: Model) -> ParameterCount:
 
 def _weighed(model: ModelSpec, subject: Subject) -> ModelSpec:
     """Count all parameters of the model, where its weights are there to count."""
-    from attnviz.models.folder import locate_config
     from attnviz.models.parameter_count import count_checkpoint
 
     if not isinstance(subject, Model) or subject.model is None:
         return model
-    parameters = count_checkpoint(locate_config(subject.model)[1])
+    parameters = count_checkpoint(subject.located()[1])
     return model if parameters is None else replace(model, whole=parameters.whole)
 
 
-def _with_figures(answer: A, out: Out, draw: Callable[[str], bytes]) -> A:
+def _with_figures(answer: A, out: Out) -> A:
     """Draw into the files asked for, and note them."""
+
+    def draw(format: str) -> Any:
+        from attnviz.features.shapes.drawing.figures import draw as drawn
+
+        return drawn(answer, format, DPI)
+
     paths = () if out is None else _save(out, FIGURES, draw)
     return replace(answer, notes=(*answer.notes, *(f"Wrote {path}." for path in paths)))
 
 
-def _save(out: Out, formats: tuple[str, ...], draw: Callable[[str], bytes]) -> tuple[Path, ...]:
+def _save(out: Out, formats: tuple[str, ...], draw: Callable[[str], Any]) -> tuple[Path, ...]:
     """Draw a picture into files of known suffixes, each whole or not at all."""
     paths = tuple(map(Path, files.listed(out)))
     for path in paths:
@@ -443,11 +506,7 @@ def _animate(request: Request) -> results.Answer:
     return animate(request.tiny, request.output.out)
 
 
-def _names(record: type[Settings]) -> frozenset[str]:
-    return frozenset(declarations(record))
-
-
-_SIZES, _RUN, _MODEL = map(_names, (Layer, RunSizes, Model))
+_SIZES, _RUN, _MODEL = (frozenset(declarations(kind)) for kind in (Layer, RunSizes, Model))
 _TINY = frozenset({"text", "file", "seed", "d_model", "heads", "kv_heads", "kind"})
 _TINY |= {"causal", "sliding_window"}
 _ONE = _SIZES - {"layers"}

@@ -7,11 +7,11 @@ Tables and drawings for people are laid beside what was found and stay out of fi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from html import escape
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 
-from attnviz.attention.spec import Kind
+from attnviz.attention.spec import Amount, AttentionSpec, Kind, RunSizes
 from attnviz.core.record import SCHEMAS, Record, check_schema
 from attnviz.errors import InputError
 from attnviz.features.shapes.table import Draw, Paint, Table, as_text
@@ -23,6 +23,15 @@ CachedNumber = Literal["float64", "float32", "bfloat16", "float16", "float8", "i
 Rows = tuple[tuple[float, ...], ...]
 MaskedRows = tuple[tuple[float | None, ...], ...]
 """Rows of a matrix where None is a blocked score, minus infinity, or NaN."""
+
+R = TypeVar("R")
+
+
+def record_of(cls: type[R], source: Any, /, **changed: Any) -> R:
+    """Take the fields of a record from what it describes, by their names, but for some."""
+    named = [f.name for f in fields(cast(Any, cls)) if hasattr(source, f.name)]
+    return cls(**{name: getattr(source, name) for name in named if name not in changed}, **changed)
+
 
 VIEWS: dict[str, type[Answer]] = {}  # the type of every view, by the name that its JSON holds
 
@@ -38,6 +47,11 @@ class Formula:
 
     value: int | None
     formula: str
+
+    @classmethod
+    def of(cls, amount: Amount) -> Self:
+        """Write an amount, and how it comes about."""
+        return cls(amount.value, amount.written("d"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +89,25 @@ class LayerSizes:
     index_dim: int | None = None
     borrowed: bool = False
 
+    @classmethod
+    def of(cls, spec: AttentionSpec) -> Self:
+        """Write a layer; None for what its kind has not."""
+        return record_of(
+            cls,
+            spec,
+            latent=spec.latent or None,
+            rope_dim=spec.rope_dim if spec.kind == "mla" else None,
+            query_latent=spec.query_latent or None,
+            biases=tuple(sorted(spec.biases)),
+            sliding_window=spec.window,
+            rotary_dim=spec.rotary.width if spec.rotary else None,
+            qk_norm=spec.qk_norm.kind if spec.qk_norm else None,
+            position_buckets=spec.buckets.count if spec.buckets else None,
+            selected_keys=spec.indexer.keep if spec.indexer else None,
+            index_heads=spec.indexer.heads if spec.indexer else None,
+            index_dim=spec.indexer.width if spec.indexer else None,
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class LayerRun:
@@ -86,6 +119,11 @@ class LayerRun:
     cache: int | None
     dtype: Number
     cache_dtype: CachedNumber
+
+    @classmethod
+    def of(cls, run: RunSizes) -> Self:
+        """Write a run, with the dtypes that it is in."""
+        return record_of(cls, run, dtype=run.number, cache_dtype=run.cached)
 
 
 @dataclass(frozen=True, kw_only=True)

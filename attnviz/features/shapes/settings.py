@@ -7,9 +7,10 @@ declared in :mod:`attnviz.attention.spec`.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attnviz.attention import spec as specs
 from attnviz.core.settings import Seeded, Settings, like, setting
@@ -237,11 +238,10 @@ class Model(Settings):
         from difflib import get_close_matches
 
         from attnviz.models.configs.model import presets, read_config
-        from attnviz.models.folder import locate_config
 
         is_path = Path(self.name).expanduser().exists()
         try:
-            config, folder = locate_config(self.name)
+            config, folder = self.located()
         except ModelError as error:
             near = () if is_path else get_close_matches(self.name.lower(), presets(), 3, 0.4)
             if not near:
@@ -249,14 +249,17 @@ class Model(Settings):
             raise ModelError("{}; did you mean {}?", error.message, " or ".join(near)) from None
         return read_config(config, folder.resolve().name if is_path else self.name)
 
-    def towers(self) -> dict[str, ModelSpec]:
-        """Return the attention of each of its towers, by what it reads; empty where it has one."""
-        if self.model is None or self.published is not None:
-            return {}
-        from attnviz.models.configs.model import read_towers
+    def located(self) -> tuple[Mapping[str, Any], Path]:
+        """Find the configuration of one that is not published, and its folder."""
         from attnviz.models.folder import locate_config
 
-        return read_towers(locate_config(self.name)[0], self.name)
+        return locate_config(self.name)
+
+    def towers(self) -> dict[str, ModelSpec]:
+        """Return the attention of each of its towers, by what it reads; empty where it has one."""
+        from attnviz.models.configs.model import read_towers
+
+        return {} if self.published is not None else read_towers(self.located()[0], self.name)
 
 
 Subject = Layer | Model
@@ -314,14 +317,19 @@ class Example(Settings):
                 raise UsageError(
                     "{} belongs in the file {}; leave it out here", Setting(options[0]), self.file
                 )
-            data = _read(Path(str(self.file)), tiny.MAX_BYTES)
+            path = Path(str(self.file))
+            with system_errors(InputError, f"cannot read {path}"):
+                if path.is_dir():
+                    raise InputError("{} is a folder; {file} takes a JSON file", path, file=...)
+                with open_regular(path) as file:
+                    data = file.read(tiny.MAX_BYTES + 1)
             return tiny.read_json(data, str(self.file))
         if self.file in ("causal", "masked"):
             if options and (options[0] != "seed" or self.file == "causal"):
                 raise UsageError(
                     "{} is fixed by the example {!r}; leave it out", Setting(options[0]), self.file
                 )
-            return tiny.causal_example() if self.file == "causal" else tiny.masked_example()
+            return tiny.bundled(str(self.file))
         layer = self.layer
         if layer.sliding_window is not None and layer.sliding_window < 1:
             raise UsageError(
@@ -350,12 +358,3 @@ class Example(Settings):
             window=layer.sliding_window,
             seed=self.seed,
         )
-
-
-def _read(path: Path, limit: int) -> bytes:
-    """Return a file, or as much of it as shows that it is too large."""
-    with system_errors(InputError, f"cannot read {path}"):
-        if path.is_dir():
-            raise InputError("{} is a folder; {file} takes a JSON file", path, file=...)
-        with open_regular(path) as file:
-            return file.read(limit + 1)

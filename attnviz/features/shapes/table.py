@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from operator import attrgetter
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from unicodedata import combining, east_asian_width
 
 from attnviz.attention.spec import Amount
-from attnviz.errors import UsageError
+from attnviz.errors import Message, UsageError
 
 _SI = ("", " k", " M", " G", " T", " P", " E")
 _IEC = (" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB")
@@ -64,6 +66,20 @@ def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+@cache
+def _sentences() -> Mapping[str, Mapping[str, str]]:
+    import tomllib
+
+    path = Path(__file__).with_name("drawing") / "words.toml"
+    return tomllib.loads(path.read_text("utf-8"))
+
+
+def say(key: str, *values: object, **options: object) -> Message:
+    """Return a sentence of ``words.toml``, as ``sweep.kept``, with what is filled in."""
+    view, name = key.split(".")
+    return Message(_sentences()[view][name], *values, **options)
+
+
 HEADS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7f6fd1", "#a0a02c")
 """Eight colours that stay apart for colour-blind readers (after Okabe & Ito 2008); they repeat."""
 
@@ -91,7 +107,6 @@ TONES: Mapping[str, str] = {
 }  # fmt: skip
 """What each tone looks like, as ANSI codes that are legible on light and dark."""
 
-_AXES = {"B": "B", "T": "T", "S": "S", "D": "D", "H": "H", "G": "G", "d": "d", "r": "r"}
 _ASCII = str.maketrans(
     {"·": "*", "ᵀ": "^T", "√": "sqrt", "∞": "inf", "²": "^2", "³": "^3", "→": "->", "×": "x"}
     | {"─": "-", "│": "|", "Σ": "sum", "ᵣ": "_r", "ᵥ": "_v", "–": "-", "…": "...", "≤": "<="}
@@ -190,7 +205,7 @@ def shape_cell(symbols: Sequence[str], texts: Sequence[str], brackets: str) -> T
     for i, (symbol, text) in enumerate(zip(symbols, texts, strict=True)):
         if i:
             spans.append((", ", ""))
-        spans.append((text, _AXES.get(symbol[0], "")))
+        spans.append((text, symbol[0] if symbol[0] in TONES else ""))
     spans.append((brackets[1], ""))
     return TableCell(tuple(spans), "".join(text for text, _ in spans))
 

@@ -7,6 +7,7 @@ import json
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz.attention.spec import check_sizes
@@ -108,21 +109,13 @@ def build(
     width, arrays = x.shape[1], dict(matrices or {})
     sizes = check_sizes(width, heads, kv_heads=kv_heads)
     inner, shared = heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim
-    shapes = {
-        "w_q": (width, inner),
-        "w_k": (width, shared),
-        "w_v": (width, shared),
-        "w_o": (inner, width),
-    }
+    shapes = {"w_q": (width, inner), "w_k": (width, shared), "w_v": (width, shared)}
+    shapes["w_o"] = inner, width
     for name, shape in shapes.items():
         if name not in arrays:
             draw = random.Random(f"attnviz {seed} {name}")
-            rows = [
-                [round(draw.uniform(-2, 2), 1) + 0.0 for _ in range(shape[1])]
-                for _ in range(shape[0])
-            ]
-            arrays[name] = np.array(rows)
-    biases = {name: array for name, array in arrays.items() if name.startswith("b_")}
+            numbers = [round(draw.uniform(-2, 2), 1) + 0.0 for _ in range(shape[0] * shape[1])]
+            arrays[name] = np.array(numbers).reshape(shape)
     shapes |= {"b_q": (1, inner), "b_k": (1, shared), "b_v": (1, shared), "b_o": (1, width)}
     for name, array in arrays.items():
         if array.shape != shapes[name]:
@@ -130,6 +123,7 @@ def build(
                 f"{options['origin']}: {name} is {array.shape}, but {heads} heads on width {width} "
                 f"need {shapes[name]} (rows are inputs)"
             )
+    biases = {name: array for name, array in arrays.items() if name.startswith("b_")}
     return TinyInput(
         tokens,
         key_tokens or tokens,
@@ -152,23 +146,6 @@ def _vector(token: str, width: int, seed: int) -> tuple[float, ...]:
     digest = hashlib.shake_256(f"attnviz {seed} {token}".encode()).digest(2 * width)
     pairs = (int.from_bytes(digest[2 * i : 2 * i + 2], "big") for i in range(width))
     return tuple((pair % 199 - 99) / 100 for pair in pairs)
-
-
-CAUSAL_EXAMPLE: Mapping[str, Any] = {
-    "q": [[0.2, 0.1, 0.4], [0, 0.5, 0.3], [0.1, 0, 0.2], [0.3, 0.2, 0.1]],
-    "k": [[0.2, 0, 0.1], [0.1, 0.4, 0.3], [0.3, 0.1, 0.2], [0, 0.2, 0.2]],
-    "v": [[0.5, 0], [-0.2, 0.1], [0.3, -0.1], [0, 0.2]],
-    "causal": True,
-}
-"""One causal head, T = 4, d = 3, d_v = 2; the first output is exactly the first row of V."""
-
-
-MASKED_EXAMPLE: Mapping[str, Any] = {
-    **CAUSAL_EXAMPLE,
-    "causal": False,
-    "mask": [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 0, 0], [1, 1, 0, 0]],
-}
-"""The same head with two keys of padding, and a query that may attend to none."""
 
 
 @dataclass(frozen=True)
@@ -202,14 +179,11 @@ class TinyFile:
     b_o: list[float] | None = None
 
 
-def causal_example() -> TinyInput:
-    """Read the bundled example of one causal head."""
-    return from_json(CAUSAL_EXAMPLE, origin="bundled example, one causal head")
-
-
-def masked_example() -> TinyInput:
-    """Read the bundled example of a head with padding and a query without keys."""
-    return from_json(MASKED_EXAMPLE, origin="bundled example, one head with padding")
+def bundled(name: str) -> TinyInput:
+    """Read an example that comes with attnviz: ``causal``, or ``masked`` with padding."""
+    path = Path(__file__).with_name(f"{name}.json")
+    said = {"causal": "one causal head", "masked": "one head with padding"}[name]
+    return from_json(json.loads(path.read_text("utf-8")), origin=f"bundled example, {said}")
 
 
 def read_json(data: bytes, name: str) -> TinyInput:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz.attention.spec import AttentionSpec, RunSizes
-from attnviz.attention.walkthrough import Step, Walk, bucket, walk
+from attnviz.attention.walkthrough import Walk, bucket, walk
 from attnviz.errors import UsageError
 from attnviz.features.shapes.result import Compared, VerifyAnswer
 from attnviz.models.configs.families import LayerGroup
@@ -28,20 +28,8 @@ from attnviz.models.parameter_count import place_of
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from attnviz.attention.spec import AttentionSpec
-    from attnviz.models.configs.families import LayerGroup
-
-
 MAX_BYTES = 2 << 30
 DEFAULT_T, DEFAULT_S = 7, 11
-
-
-def needed_bytes(walk: Walk) -> int:
-    """Roughly what running the walk takes: its activations and its parameters."""
-    total = walk.parameters.total * walk.run.width
-    for step in walk.steps:
-        total += (step.bytes.value or 0) if step.bytes is not None else 0
-    return total
 
 
 def verify(walk: Walk) -> VerifyAnswer:
@@ -53,7 +41,8 @@ def verify(walk: Walk) -> VerifyAnswer:
             verify=...,
             head_dim=...,
         )
-    needed = needed_bytes(walk)
+    needed = walk.parameters.total * walk.run.width
+    needed += sum(step.bytes.value or 0 for step in walk.steps if step.bytes is not None)
     if needed > MAX_BYTES:
         raise UsageError(
             "{verify} would run the layer in about {:,.1f} GiB, more than {} GiB",
@@ -105,17 +94,16 @@ class _Runner:
         if spec.kind == "cross":
             self.context = draw(run.context_length or DEFAULT_S)
 
-    def said(self, key: str) -> Step:
-        return self.walk.step(key)
-
     def check(self, key: str, label: str, expected: object, value: object) -> None:
-        self.checks.append(Compared.of(self.said(key).name, label, _text(expected), _text(value)))
+        self.checks.append(
+            Compared.of(self.walk.step(key).name, label, _text(expected), _text(value))
+        )
 
     def step(self, key: str, compute: Callable[[], Tensor], *, module: Any = None) -> Tensor:
         """Run one step under torch's FLOP counter, and compare what it did."""
         from torch.utils.flop_counter import FlopCounterMode
 
-        step = self.said(key)
+        step = self.walk.step(key)
         with FlopCounterMode(display=False) as counter:
             result = compute()
         self.check(key, "shape", step.sizes, tuple(result.shape))
@@ -140,9 +128,9 @@ class _Runner:
             cached = self.walk.run.cache
             new = self.x if cached is None else self.x[:, cached:]
             source = self.context if cached is None else new
-            self.check("x", "shape", self.said("x").sizes, tuple(new.shape))
+            self.check("x", "shape", self.walk.step("x").sizes, tuple(new.shape))
             if self.walk.spec.kind == "cross":
-                self.check("context", "shape", self.said("context").sizes, tuple(source.shape))
+                self.check("context", "shape", self.walk.step("context").sizes, tuple(source.shape))
             heads = self.latent_heads if self.walk.spec.kind == "mla" else self.plain_heads
             query, key, value = heads(new, source)
             output = self.mix(query, key, value)
@@ -168,7 +156,7 @@ class _Runner:
         query = self.step("transpose", lambda: query.transpose(1, 2))
         key, value = (self.step(turn, partial(x.transpose, 1, 2)) for x in (key, value))
         if self.walk.run.cache is not None:
-            length = self.said("cache").sizes[2] or 1
+            length = self.walk.step("cache").sizes[2] or 1
             _, old_key, old_value = layer.project(self.x, self.x)
             past = slice(old_key.shape[2] - length, self.walk.run.cache)
             key = self.step("cache", lambda: torch.cat([old_key[:, :, past], key], 2))
@@ -188,7 +176,7 @@ class _Runner:
         query, latent = self.project(w_q=new, w_latent=source)
         (shared,) = self.project(w_k_rope=source) if spec.rope_dim else (None,)
         if cached is not None:
-            length = self.said("cache").sizes[1] or 1
+            length = self.walk.step("cache").sizes[1] or 1
             past = self.x[:, self.x.shape[1] - length : cached]
             latent = torch.cat([layer.w_latent(past), latent], 1)
             parts = [latent]
@@ -233,11 +221,11 @@ class _Runner:
             self.check("heads", "equals the window's keys alone", True, equal)
         square = {"scores", "scale", "mask", "window", "softmax"}
         for name in (step.key for step in self.walk.steps if step.key in square):
-            self.check(name, "shape", self.said(name).sizes, tuple(weights.shape))
-        expected = (self.said("scores").flops + self.said("heads").flops).value
+            self.check(name, "shape", self.walk.step(name).sizes, tuple(weights.shape))
+        expected = (self.walk.step("scores").flops + self.walk.step("heads").flops).value
         self.check("scores", "FLOPs, with those of A V", expected, flops)
         self._bytes("softmax", weights.to(self.dtype))
-        self.check("heads", "shape", self.said("heads").sizes, tuple(mixed.shape))
+        self.check("heads", "shape", self.walk.step("heads").sizes, tuple(mixed.shape))
         concat = self.step("untranspose", lambda: mixed.transpose(1, 2))
         concat = self.step("concat", lambda: concat.contiguous().view(*concat.shape[:2], -1))
         self._bytes("concat", concat)
@@ -248,7 +236,7 @@ class _Runner:
         return output
 
     def _bytes(self, key: str, *tensors: Tensor) -> None:
-        expected = self.said(key).bytes
+        expected = self.walk.step(key).bytes
         size = sum(t.numel() * t.element_size() for t in tensors)
         self.check(key, "bytes", None if expected is None else expected.value, size)
 

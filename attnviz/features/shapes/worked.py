@@ -113,7 +113,6 @@ def compute(tiny: TinyInput, variant: str = "", seed: int = 0) -> NumericWalk:
     import numpy as np
 
     keep = np.random.default_rng(seed)
-
     q, k, v = _heads_of(tiny)
     allowed = allowed_keys(tiny, q.shape[1], k.shape[1])
     scale = tiny.scale if tiny.scale is not None else 1 / math.sqrt(q.shape[-1])
@@ -134,25 +133,14 @@ def compute(tiny: TinyInput, variant: str = "", seed: int = 0) -> NumericWalk:
         unscaled, output = softmax(np.where(scored, raw, fill)), weights @ value
         parts = raw, scaled, masked, weights, unscaled, output, softmaxed
         heads.append(HeadNumbers(query, key, value, *parts))
-    concat = np.concatenate([head.output for head in heads], axis=1)
-    output = concat
+    output = concat = np.concatenate([head.output for head in heads], axis=1)
     contributions: tuple[Matrix, ...] = ()
     if tiny.w_o is not None:
-        width = heads[0].output.shape[1]
-        contributions = tuple(
-            head.output @ tiny.w_o[h * width : (h + 1) * width] for h, head in enumerate(heads)
-        )
+        pairs = zip(heads, np.split(tiny.w_o, len(heads)), strict=True)
+        contributions = tuple(head.output @ rows for head, rows in pairs)
         output = concat @ tiny.w_o + tiny.bias("b_o")
-    return NumericWalk(
-        tiny,
-        scale,
-        tuple(heads),
-        concat,
-        output,
-        contributions,
-        int((~allowed.any(1)).sum()),
-        variant,
-    )
+    blocked = int((~allowed.any(1)).sum())
+    return NumericWalk(tiny, scale, tuple(heads), concat, output, contributions, blocked, variant)
 
 
 def _heads_of(tiny: TinyInput) -> tuple[Matrix, Matrix, Matrix]:

@@ -18,12 +18,13 @@ from attnviz.drawing.grid import heads_grid, signed_grid
 from attnviz.drawing.terminal import Line
 from attnviz.errors import OutputError, system_errors
 from attnviz.features.explain import description
-from attnviz.features.explain.description import HeadsExplained, token_votes
+from attnviz.features.explain.description import heads_explained, token_votes
 from attnviz.features.explain.function import explain
 from attnviz.features.explain.result import Explain
 from attnviz.features.heads.function import heads
 from attnviz.features.heads.result import Heads
 from attnviz.features.heatmap.function import heatmap
+from attnviz.features.logits.description import UP
 
 MODEL = "demo-gpt2"
 SENTENCE = "The keys to the cabinet are on the table because the keys to the cabinet were lost"
@@ -79,12 +80,12 @@ def _reason(measured: Measured) -> Iterator[RenderableType]:
     yield Line(description.said(reason))
     yield Line(description.account(reason))
     yield ""
-    yield signed_grid(reason.layout, votes, max(map(abs, votes.values())), description.UP)
+    yield signed_grid(reason.layout, votes, max(map(abs, votes.values())), UP)
     yield token_votes(reason)
 
 
 def _needs(measured: Measured) -> Iterator[RenderableType]:
-    yield HeadsExplained(measured.reason)
+    yield heads_explained(measured.reason)
     yield Line(description.measured(measured.reason), "dim")
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,9 @@ transformers = pytest.importorskip("transformers")
 BACKENDS = {"gpt2": "native", "llama": "hooked", "bert": "native"}
 PREVIOUS, INDUCTION = "1.4", ("2.0", "2.4", "3.0", "3.3")
 """Of demo-gpt2: the previous-token head, and those that look at what followed a token before."""
+
+
+Matrices = dict[str, np.ndarray]  # of a head, W_Q, W_K, W_V [D, d] and W_O [d, D]
 
 
 @pytest.fixture(scope="module")
@@ -61,35 +66,28 @@ def slices(matrix: np.ndarray, heads: int) -> list[np.ndarray]:
     return np.split(matrix, heads, axis=1)
 
 
-def dense(name: str, model: Any) -> list[list[dict[str, np.ndarray]]]:
-    """Of every layer and head W_Q, W_K, W_V [D, d] and W_O [d, D], normalizations folded in."""
-    if name == "gpt2":
-        width = model.config.n_embd
-        centre = np.eye(width) - 1 / width
-        found = []
-        for layer in model.transformer.h:
+def dense(name: str, model: Any) -> list[list[Matrices]]:
+    """Of every layer the matrices of its heads, normalizations folded in."""
+    found, centre = [], np.eye(16) - 1 / 16
+    places = {"gpt2": "transformer.h", "llama": "model.layers", "bert": "bert.encoder.layer"}
+    for layer in model.get_submodule(places[name]):
+        if name == "gpt2":
             read = centre @ np.diag(array(layer.ln_1.weight)) @ array(layer.attn.c_attn.weight)
             parts = [slices(part, 4) for part in np.split(read, 3, axis=1)]
-            out = slices((array(layer.attn.c_proj.weight) @ centre).T, 4)
-            found.append([dict(zip("QKVO", head, strict=True)) for head in zip(*parts, out)])  # noqa: B905
-    elif name == "llama":
-        found = []
-        for layer in model.model.layers:
-            gamma, attention = array(layer.input_layernorm.weight)[:, None], layer.self_attn
-            q = slices(gamma * array(attention.q_proj.weight).T, 4)
-            k = [k for k in slices(gamma * array(attention.k_proj.weight).T, 2) for _ in range(2)]
-            v = [v for v in slices(gamma * array(attention.v_proj.weight).T, 2) for _ in range(2)]
-            out = slices(array(attention.o_proj.weight), 4)
-            found.append([dict(zip("QKVO", head, strict=True)) for head in zip(q, k, v, out)])  # noqa: B905
-    else:
-        found = []
-        for layer in model.bert.encoder.layer:
+            out = (array(layer.attn.c_proj.weight) @ centre).T
+        elif name == "llama":
+            gamma, own = array(layer.input_layernorm.weight)[:, None], layer.self_attn
+            parts = [slices(gamma * array(own.q_proj.weight).T, 4)]
+            for shared in (own.k_proj, own.v_proj):
+                groups = slices(gamma * array(shared.weight).T, 2)
+                parts.append([matrix for matrix in groups for _ in range(2)])
+            out = array(own.o_proj.weight)
+        else:
             own = layer.attention.self
             parts = [slices(array(part.weight).T, 4) for part in (own.query, own.key, own.value)]
-            out = slices(array(layer.attention.output.dense.weight), 4)
-            found.append([dict(zip("QKVO", head, strict=True)) for head in zip(*parts, out)])  # noqa: B905
-    for head in itertools.chain(*found):
-        head["O"] = head["O"].T
+            out = array(layer.attention.output.dense.weight)
+        parts.append([part.T for part in slices(out, 4)])
+        found.append([dict(zip("QKVO", head, strict=True)) for head in zip(*parts, strict=True)])
     return found
 
 
@@ -103,36 +101,46 @@ def between(name: str, model: Any, layer: int) -> np.ndarray:
     return np.linalg.multi_dot([m for n in norms for m in (centre, np.diag(array(n.weight)))])  # type: ignore[no-any-return]
 
 
+def check_edges(
+    report: Circuits, heads: Mapping[int, list[Matrices]], path: Callable[[int, int], np.ndarray]
+) -> None:
+    """Each is of products [D, D] of dense matrices; ``path``: what goes over the stream between."""
+    edges = {(edge.side, edge.writer, edge.reader): edge for edge in report.edges}
+    (kind,), norm, checked = report.layout.kinds, np.linalg.norm, 0
+    for first, second in itertools.combinations(heads, 2):
+        over = path(first, second)
+        for (i, a), (j, b) in itertools.product(enumerate(heads[first]), enumerate(heads[second])):
+            ov, qk, ov_2 = a["V"] @ a["O"] @ over, b["Q"] @ b["K"].T, b["V"] @ b["O"]
+            ends = Head(Site(kind, first), i), Head(Site(kind, second), j)
+            for side, made, read in (
+                ("Q", ov @ qk, qk), ("K", ov @ qk.T, qk), ("V", ov @ ov_2, ov_2)
+            ):  # fmt: skip
+                edge = edges[side, *ends]
+                assert edge.ratio == pytest.approx(norm(made) / norm(ov) / norm(read), rel=2e-4)
+                mean = report.chance[side].mean
+                assert edge.excess == pytest.approx(edge.ratio - mean, abs=1e-9)
+                checked += 1
+    assert checked == len(edges) >= 48
+
+
+def copied(x: np.ndarray, head: Matrices, unembed: np.ndarray) -> tuple[float, np.ndarray]:
+    """The score of a head that reads x [V, D], and its logits [V, V]."""
+    logits = x @ head["V"] @ head["O"] @ unembed.T
+    values = np.linalg.eigvals(logits)
+    return values.sum().real / np.abs(values).sum(), logits
+
+
 @pytest.mark.parametrize("name", ["gpt2", "llama", "bert"])
 def test_composition_against_dense_matrices(name: str, models: Any) -> None:
     source, model = models(name)
-    heads = dense(name, model)
+
+    def path(first: int, second: int) -> np.ndarray:
+        steps = [between(name, model, layer) for layer in range(first, second)]
+        return functools.reduce(np.matmul, steps)
+
     report = run(source, CircuitsSettings())
-    (kind,) = source.layout.kinds
-    checked = 0
-    for first, second in itertools.combinations(range(len(heads)), 2):
-        path = np.eye(model.config.hidden_size)
-        for layer in range(first, second):
-            path = path @ between(name, model, layer)
-        for i, a in enumerate(heads[first]):
-            for j, b in enumerate(heads[second]):
-                ov = a["V"] @ a["O"] @ path
-                qk, ov_2 = b["Q"] @ b["K"].T, b["V"] @ b["O"]
-                if name == "bert":  # the model reads as it is: what it writes is not centred
-                    ov_2 = b["V"] @ b["O"]
-                for side, made, read in (
-                    ("Q", ov @ qk, qk), ("K", ov @ qk.T, qk), ("V", ov @ ov_2, ov_2)
-                ):  # fmt: skip
-                    norm = np.linalg.norm
-                    expected = norm(made) / norm(ov) / norm(read)
-                    ends = Head(Site(kind, first), i), Head(Site(kind, second), j)
-                    (edge,) = (e for e in report.of(side) if (e.writer, e.reader) == ends)
-                    assert edge.ratio == pytest.approx(expected, rel=1e-4)
-                    assert edge.excess == pytest.approx(
-                        edge.ratio - report.chance[side].mean, abs=1e-9
-                    )
-                    checked += 1
-    assert checked == len(report.edges) == 48
+    check_edges(report, dict(enumerate(dense(name, model))), path)
+    assert len(report.edges) == 48
 
 
 @pytest.mark.parametrize("name", ["gpt2", "bert"])
@@ -191,9 +199,7 @@ def test_copying_against_dense_matrices(name: str, models: Any) -> None:
             found = getattr(report, kind)[head]
             own = heads[layer][index]
             for value, table in ((found.score, unembed), (found.centred, less_mean)):
-                logits = x @ own["V"] @ own["O"] @ table.T  # [V, V]
-                values = np.linalg.eigvals(logits)
-                score = values.sum().real / np.abs(values).sum()
+                score, logits = copied(x, own, table)
                 assert value == pytest.approx(score, abs=1e-3)
             spread = np.maximum(logits.std(1), 1e-30)  # padding has no embedding
             assert found.own == pytest.approx((np.diag(logits) / spread).mean(), abs=1e-3)
@@ -362,7 +368,7 @@ def test_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
 
 
 def test_no_arrow_passes_behind_a_head_that_is_not_its_own(report: Circuits) -> None:
-    axes = figure.build(report, 10, 150).axes[0]
+    axes = figure.draw.__wrapped__(report, 150, 10).axes[0]
     axes.figure.canvas.draw()
     circles = [one for one in axes.patches if isinstance(one, Circle)]
     arrows = [one for one in axes.patches if isinstance(one, FancyArrowPatch)]

@@ -5,7 +5,6 @@ Against dense float64 matrices of transformers' own modules, which are looked up
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +16,7 @@ from attnviz.core.heads import Head, Site
 from attnviz.errors import ModelError
 from attnviz.features.circuits.result import Circuits
 from tests.families import built, families
+from tests.features.circuits.test_circuits import array, check_edges, copied
 
 pytest.importorskip("transformers")
 
@@ -30,10 +30,6 @@ SIZES: Mapping[str, dict[str, Any]] = {
 }  # fmt: skip
 GAMMA_LESS_ONE = ("qwen3_next", "qwen3_5_text", "gemma3_text")
 SLOW = ("qwen3_5_text", "minimax", "granite", "gemma3_text")
-
-
-def array(tensor: Any) -> np.ndarray:
-    return tensor.detach().double().numpy()  # type: ignore[no-any-return]
 
 
 class Dense:
@@ -99,25 +95,9 @@ def case(request: pytest.FixtureRequest) -> tuple[str, Dense, Circuits]:
 
 
 def test_edges_against_dense_matrices(case: tuple[str, Dense, Circuits]) -> None:
-    name, dense, report = case
+    _, dense, report = case
     heads = {number: own for number in range(len(dense.layers)) if (own := dense.heads(number))}
-    edges = {(e.side, e.writer, e.reader): e.ratio for e in report.edges}
-    norm = np.linalg.norm
-    checked = 0
-    for first, second in itertools.combinations(heads, 2):
-        path = dense.path(first, second)
-        for i, a in enumerate(heads[first]):
-            for j, b in enumerate(heads[second]):
-                ov = a["V"] @ (a["O"] * path)
-                qk, ov_2 = b["Q"] @ b["K"].T, b["V"] @ b["O"]
-                ends = Head(Site("decoder", first), i), Head(Site("decoder", second), j)
-                for side, made, read in (
-                    ("Q", ov @ qk, qk), ("K", ov @ qk.T, qk), ("V", ov @ ov_2, ov_2)
-                ):  # fmt: skip
-                    expected = norm(made) / norm(ov) / norm(read)
-                    assert edges[side, *ends] == pytest.approx(expected, rel=2e-4), (name, side)
-                    checked += 1
-    assert checked == len(edges) >= 48
+    check_edges(report, heads, lambda first, second: np.diag(dense.path(first, second)))
 
 
 def test_copying_against_dense_matrices(case: tuple[str, Dense, Circuits]) -> None:
@@ -128,16 +108,12 @@ def test_copying_against_dense_matrices(case: tuple[str, Dense, Circuits]) -> No
     model = dense.model
     last = getattr(model.model, "norm", None) or model.model.final_layernorm
     unembed = array(model.get_output_embeddings().weight) * dense.gamma(last)
-    embedded = array(model.get_input_embeddings().weight)
-    x = embedded
+    x = array(model.get_input_embeddings().weight)
     if name != "olmo_hybrid":
         x = x / np.sqrt((x**2).mean(1, keepdims=True) + 1e-6)
     for number in range(len(dense.layers)):
         for index, own in enumerate(dense.heads(number)):
-            read = x
-            logits = read @ own["V"] @ own["O"] @ unembed.T
-            values = np.linalg.eigvals(logits)
-            score = values.sum().real / np.abs(values).sum()
+            score, _ = copied(x, own, unembed)
             head = Head(Site("decoder", number), index)
             assert report.plain[head].score == pytest.approx(score, abs=2e-3), head
 

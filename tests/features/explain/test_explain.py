@@ -64,16 +64,24 @@ def names(found: Explain) -> list[str]:
     return [found.layout.name(one.head) for one in found.heads]
 
 
+def pair_of(one: Explain) -> dict[str, str]:
+    """The answer and the other word, by their ids."""
+    words = {"answer": one.answer, "against": one.against}
+    return {name: f"#{one.prediction(word).id}" for name, word in words.items()}
+
+
+def ablated(one: Explain, model: Any, text: str = TEXT, **options: Any) -> Any:
+    options = {"select": "*.*", "method": "mean"} | options
+    return av.ablate(text, model=model, metric="logit-diff", **pair_of(one), **options)
+
+
 def test_heads_that_count_are_those_whose_ablation_costs_most(gpt2: Any, found: Explain) -> None:
     first, second = av.logits(TEXT, model=gpt2).predictions[:2]
     assert (found.answer, found.against) == (first.token, second.token)
-    pair = {"answer": f"#{first.id}", "against": f"#{second.id}"}
-    every = av.ablate(
-        TEXT, model=gpt2, select="*.*", method="mean", metric="logit-diff", **pair
-    ).ranked()  # fmt: skip
+    every = ablated(found, gpt2).ranked()
     assert names(found) == [effect.name for effect in every[:3]] == ["0.5", "1.4", "2.0"]
     assert found.candidates == tuple(gpt2.layout)
-    values = av.logits(TEXT, model=gpt2, **pair).heads()
+    values = av.logits(TEXT, model=gpt2, **pair_of(found)).heads()
     ranked = sorted(values, key=lambda head: -values[head])
     assert found.voters == tuple(ranked[:3])
     assert [one.head for one in found.beside] == [h for h in ranked[:3] if h not in {
@@ -129,9 +137,8 @@ def test_what_an_mlp_gets_from_heads_is_that_of_an_independent_model(found: Expl
         lambda _, given: kept.__setitem__("end", given[0][0])
     )
     ids = inputs.sides["decoder"].queries.ids
-    others = [
-        run(one.sides["decoder"].queries.ids) for one in fills.bundled(source, inputs)
-    ]  # fmt: skip
+    bundled = fills.bundled(source, inputs)
+    others = [run(one.sides["decoder"].queries.ids) for one in bundled]
     own = run(ids)
     end, norm = own["end"][-1], model.transformer.ln_f
     spread = (end.var(unbiased=False) + norm.eps).sqrt()
@@ -200,12 +207,7 @@ def test_a_large_model_has_candidates_by_vote_and_by_gradient() -> None:
     most = sorted(votes, key=lambda head: -votes[head])[:8]
     assert set(most) <= set(told.candidates)
     assert 8 < len(told.candidates) <= 16
-    pair = {"answer": f"#{told.prediction(told.answer).id}",
-            "against": f"#{told.prediction(told.against).id}"}  # fmt: skip
-    every = av.ablate(
-        TEXT, model=model, select="*.*", method="mean",
-        metric="logit-diff", estimate="plain", **pair,
-    )  # fmt: skip
+    every = ablated(told, model, estimate="plain")
     slopes = {effect.heads[0]: effect.signed for effect in every.effects}
     assert set(sorted(slopes, key=lambda head: -slopes[head])[:8]) <= set(told.candidates)
     ranked = [e.heads[0] for e in every.ranked() if e.heads[0] in told.candidates]
@@ -261,10 +263,7 @@ def test_maps_keys_and_losses_are_those_of_the_commands(gpt2: Any, found: Explai
     capture = av.capture(TEXT, model=gpt2)
     shown = [found.layout.name(one.head) for one in found.shown_heads]
     group = [*shown, "+".join(names(found)), found.feeder.name]
-    report = av.ablate(
-        TEXT, model=gpt2, select=", ".join(group), method="mean, resample", metric="logit-diff",
-        answer=found.answer, against=found.against,
-    )  # fmt: skip
+    report = ablated(found, gpt2, select=", ".join(group), method="mean, resample")
     effects = {one.name: one for one in report.effects}
     for one, name in zip(found.shown_heads, shown, strict=True):
         row = np.asarray(capture[name])[found.position]
@@ -303,22 +302,13 @@ def test_it_tells_the_induction_circuit(gpt2: Any, found: Explain) -> None:
     assert repeated == 1 + 1
 
 
-def test_of_ten_sentences_that_repeat_themselves_eight_end_as_docs_say(gpt2: Any) -> None:
-    asked = [one.rstrip(".").rsplit(" ", 1) for one in REPEATED]
-    said = [av.logits(text, model=gpt2).token.strip() == word for text, word in asked]
-    assert (sum(said), len(said)) == (8, 10)
-
-
 def test_a_masked_model_is_explained_by_ablation(bert: Explain) -> None:
     assert bert.reason
     assert not bert.parts
     assert not bert.account()
     assert (bert.voters, bert.mlps, bert.by_heads) == ((), (), None)
     assert all(one.vote is None for one in bert.heads)
-    every = av.ablate(
-        "The cat sat on the [MASK].", model="demo-bert", select="*.*", method="mean",
-        metric="logit-diff", answer=bert.answer, against=bert.against,
-    )  # fmt: skip
+    every = ablated(bert, "demo-bert", "The cat sat on the [MASK].")
     assert names(bert) == [one.name for one in every.ranked()[:3]]
     assert all(one.change < 0 for one in every.ranked()[:3])
 
@@ -371,14 +361,7 @@ def test_the_page_saves_what_it_shows(found: Explain, tmp_path: Path, browser: A
     path = found.save(tmp_path / "page.html")
     with opened(browser, color_scheme="light") as tab:
         tab.open(path)
-        saved = {}
-        for suffix in ("png", "svg", "csv"):
-            if not tab.page.is_visible(f"#save-{suffix}"):
-                tab.page.click("#save summary")
-            with tab.page.expect_download() as waiting:
-                tab.page.click(f"#save-{suffix}")
-            waiting.value.save_as(tmp_path / f"saved.{suffix}")
-            saved[suffix] = (tmp_path / f"saved.{suffix}").read_bytes()
+        saved = {suffix: tab.downloaded(suffix) for suffix in ("png", "svg", "csv")}
     assert saved["png"][:4] == b"\x89PNG"
     words = re.findall(r"<text[^>]*>([^<>]+)</text>", saved["svg"].decode())
     assert [one for one in words if one.startswith("head ")] == [
@@ -406,14 +389,10 @@ def test_the_page(found: Explain, bert: Explain, tmp_path: Path, browser: Any, t
     with opened(browser, color_scheme=theme, viewport={"width": 360, "height": 740}) as tab:
         for path, one in zip(paths, (found, bert), strict=True):
             tab.open(path)
-            titles = tab.page.eval_on_selector_all(
-                "#heads h2", "all => all.map(one => one.textContent)"
-            )
+            titles = tab.texts("#heads h2")
             shown = [one.layout.name(head.head) for head in one.shown_heads]
             assert [title.split()[1].rstrip(":") for title in titles] == shown
-            assert tab.page.eval_on_selector_all(
-                "#heads h3:first-of-type", "all => all.map(one => one.textContent)"
-            ) == [
+            assert tab.texts("#heads h3:first-of-type") == [
                 f"it looks most at {one.tokens[h.position].replace(' ', '·')} ({h.position}) "
                 f"{100 * h.weights[h.position]:.0f} %"
                 for h in one.shown_heads
@@ -435,14 +414,9 @@ def test_the_other_word_is_the_second_most_probable(gpt2: Any, text: str) -> Non
     found = av.explain(text, model=gpt2)
     assert found.prediction(found.against).rank == 2
     assert found.lead == pytest.approx(first - second, abs=1e-4)
-    one, other = (f"#{found.prediction(word).id}" for word in (found.answer, found.against))
-    heads = "+".join(found.layout.name(one.head) for one in found.heads)
-    ablated = av.ablate(
-        text, model=gpt2, select=heads, method="mean", metric="logit-diff", answer=one,
-        against=other,
-    )  # fmt: skip
-    assert ablated.base == pytest.approx(found.lead, abs=1e-4)
-    assert ablated.effects[0].first.change == pytest.approx(found.together.first.change, abs=1e-5)
+    report = ablated(found, gpt2, text, select="+".join(names(found)))
+    assert report.base == pytest.approx(found.lead, abs=1e-4)
+    assert report.effects[0].first.change == pytest.approx(found.together.first.change, abs=1e-5)
 
 
 @pytest.mark.usefixtures("few_sentences")

@@ -15,9 +15,9 @@ from attnviz.attention.contributions import scaled
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest, Rows
 from attnviz.errors import InputError, ModelError, UsageError
-from attnviz.features.lens import run as lens_run
+from attnviz.features.lens import function as lens_run
+from attnviz.features.lens.function import run
 from attnviz.features.lens.result import Lens, LensSettings
-from attnviz.features.lens.run import run
 from attnviz.models import pretrained
 from tests.models.tiny import GAIN, LONG, SHORT, build, hooked_only, inputs_of
 from tests.repeated import REPEATED

@@ -17,9 +17,9 @@ from attnviz.features.lens import description
 from attnviz.features.lens.description import share
 from attnviz.features.lens.result import Lens
 from tests.features.flow.test_pictures import shown
+from tests.features.lens.test_lens import TEXT
 from tests.viewing import opened
 
-TEXT = "Mary gave the old blue clock to Peter, and later Mary gave the old blue"
 LAST = 16
 """The place of the last word."""
 
@@ -37,12 +37,12 @@ def heads() -> Lens:
 def test_the_table_fits_any_width(found: Lens, heads: Lens) -> None:
     for width in (24, 40, 80, 200):
         for part in (
-            description.Layers(found),
+            description.layers(found),
             description.along(found, LAST),
             description.head_table(heads),
         ):
             assert max(map(len, shown(part, width).splitlines())) <= width
-    plain = shown(description.Layers(found), 80, "ascii") + shown(
+    plain = shown(description.layers(found), 80, "ascii") + shown(
         description.along(found, LAST), 80, "ascii"
     )
     assert plain.isascii()
@@ -89,7 +89,7 @@ def test_heads_have_a_page_of_their_own(heads: Lens, tmp_path: Path, browser: An
     path = heads.save(tmp_path / "heads.html")
     with opened(browser, viewport={"width": 360, "height": 700}) as tab:
         tab.open(path, "head=2.0")
-        words = tab.page.eval_on_selector_all("#grid td bdi", "all => all.map(o => o.textContent)")
+        words = tab.texts("#grid td bdi")
         assert words == [visible(one.raises[0].token) for one in heads.heads]
         one = heads.heads[12]
         assert tab.text("#name") == "Head 2.0"
@@ -120,15 +120,11 @@ def test_the_page(found: Lens, tmp_path: Path, browser: Any) -> None:
     with opened(browser) as tab:
         tab.open(path)
         assert tab.text("#name") == f"after layer 3, after ·blue ({LAST})"
-        words = tab.page.eval_on_selector_all(
-            "#words bdi", "all => all.map(one => one.textContent)"
-        )
+        words = tab.texts("#words bdi")
         assert words[0] == "·clock"
         assert words == [visible(one.token) for one in found.cells[-1].top]
         assert len(words) == 10
-        added = tab.page.eval_on_selector_all(
-            "#added .bar-line > span", "all => all.map(one => one.textContent)"
-        )
+        added = tab.texts("#added .bar-line > span")
         told = [float(one.replace("\u2212", "-")) for one in added[:6]]
         assert told == pytest.approx(found.cells[-1].added.heads, abs=0.006)
         tab.page.focus("#grid td[tabindex='0']")

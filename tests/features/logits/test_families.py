@@ -8,7 +8,9 @@ what the last normalization gets is multiplied with that normalization as it is.
 from __future__ import annotations
 
 import copy
+import tomllib
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,31 +26,8 @@ from tests.families import IDS, built, families
 
 pytest.importorskip("transformers")
 
-SPLIT = {
-    # family: a layer with heads, its W_O, another part of it or of the layer before, its kind
-    "qwen3_next": ("layers.1.self_attn.o_proj", "layers.0.linear_attn", "gated delta rule"),
-    "lara_mini": ("layers.1.self_attn.o_proj", "layers.2.linear_attn", "gated delta rule"),
-    "bamba": ("layers.1.self_attn.o_proj", "layers.0.mamba", "Mamba-2"),
-    "kimi_linear": ("layers.1.self_attn.o_proj", "layers.0.self_attn", "Kimi delta attention"),
-    "nemotron_h": ("layers.1.mixer.o_proj", "layers.0.mixer", "Mamba-2"),
-    "falcon_h1": ("layers.2.self_attn.o_proj", "layers.1.mamba", "Mamba-2"),
-    "doge": ("layers.0.self_attn.o_proj", "layers.1.mlp", ""),
-    "bloom": ("h.0.self_attention.dense", "h.1.mlp.dense_4h_to_h", ""),
-    "falcon": ("h.0.self_attention.dense", "h.1.mlp", ""),
-    "mpt": ("blocks.1.attn.out_proj", "blocks.0.ffn.down_proj", ""),
-    "gpt_neox_japanese": ("layers.2.attention.dense", "layers.2.mlp", ""),
-    "nanochat": ("layers.1.self_attn.o_proj", "layers.0.mlp", ""),
-    "olmo": ("layers.1.self_attn.o_proj", "layers.0.mlp", ""),
-}
-SUMMED = (
-    *("beam", "gemma2", "gemma4_text", "lfm3", "olmo_hybrid", "recurrent_gemma"),
-    *("zaya", "bigbird_pegasus", "deepseek_v32", "granite_swa"),
-)
-REFUSED = {"gemma3n_text": "does not simply add", "diffllama": "attention is differential",
-           "jetmoe": "a router chooses for each token which expert's W_O",
-           "prophetnet": "one W_O takes the outputs of several streams",
-           "inkling2_text": "a sink of its own",
-           "cpmant": "in code of their own and tokens see later ones"}  # fmt: skip
+DATA = tomllib.loads(Path(__file__).with_name("families.toml").read_text("utf-8"))
+SPLIT, SUMMED, REFUSED = DATA["split"], DATA["summed"], DATA["refused"]
 
 
 @cache

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,18 +27,7 @@ from attnviz.models import pretrained
 from attnviz.models.demo import DEMOS
 from tests import ROOT
 
-GEMMA = {
-    "model_type": "gemma3_text", "architectures": ["Gemma3ForCausalLM"], "hidden_size": 1152,
-    "num_hidden_layers": 12, "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 256,
-    "sliding_window": 512, "sliding_window_pattern": 6, "intermediate_size": 6912,
-    "vocab_size": 262144, "max_position_embeddings": 32768,
-}  # fmt: skip
-OSS = {
-    "model_type": "gpt_oss", "architectures": ["GptOssForCausalLM"], "hidden_size": 64,
-    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
-    "sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"],
-    "intermediate_size": 64, "vocab_size": 99, "num_local_experts": 2, "num_experts_per_tok": 1,
-}  # fmt: skip
+CONFIGS = tomllib.loads(Path(__file__).with_name("configs.toml").read_text("utf-8"))
 
 
 def configured(folder: Path, config: dict[str, Any]) -> str:
@@ -49,7 +39,7 @@ def configured(folder: Path, config: dict[str, Any]) -> str:
 def told(config: str) -> ModelCard:
     """What one of the configurations here tells, once for all tests that ask."""
     with TemporaryDirectory() as folder:
-        return show(configured(Path(folder), globals()[config]))
+        return show(configured(Path(folder), CONFIGS[config]))
 
 
 @pytest.mark.parametrize("name", ["demo-gpt2", "demo-bert", "minilm"])
@@ -92,7 +82,7 @@ def test_no_weight_is_read(tmp_path: Path) -> None:
 
 
 def test_windows_and_sinks_by_layer() -> None:
-    card = told("GEMMA")
+    card = told("gemma")
     by_layer = {layer: group for group in card.groups for layer in group.layers}
     assert [n for n, group in by_layer.items() if group.sliding_window is None] == [5, 11]
     assert {group.sliding_window for group in card.groups} == {512, None}
@@ -100,7 +90,7 @@ def test_windows_and_sinks_by_layer() -> None:
     assert card.backend == "hooked"
     assert card.reason.startswith("not the native backend: gemma3_text is not one of")
     assert card.notes == ("Its weights are not here: it has no weights; add model.safetensors.",)
-    card = told("OSS")
+    card = told("oss")
     assert all(group.sink for group in card.groups)
     assert sorted(group.sliding_window or 0 for group in card.groups) == [0, 8]
 
@@ -122,30 +112,13 @@ def test_the_backend_is_the_one_that_is_taken(family: str, tmp_path: Path) -> No
     assert gates.works == (not source.no_gates)
 
 
-HYBRID = {
-    "model_type": "minimax", "architectures": ["MiniMaxForCausalLM"], "hidden_size": 32,
-    "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
-    "layer_types": ["linear_attention", "full_attention", "linear_attention"],
-    "intermediate_size": 32, "num_local_experts": 2, "vocab_size": 99,
-}  # fmt: skip
-SEES = {
-    "model_type": "vit", "architectures": ["ViTModel"], "hidden_size": 16, "num_hidden_layers": 2,
-    "num_attention_heads": 2, "patch_size": 8, "image_size": 32,
-}  # fmt: skip
-WHISPER = {
-    "model_type": "whisper", "architectures": ["WhisperForConditionalGeneration"], "d_model": 16,
-    "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 2,
-    "decoder_attention_heads": 2, "is_encoder_decoder": True,
-}  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("config", "works"),
     [
-        ("HYBRID", {"logits by head, circuits": False, "norms": None, "predictions": True}),
-        ("WHISPER", {"logits by head, circuits": False, "texts": False, "predictions": True}),
-        ("SEES", {"logits by head, circuits, norms": None, "texts": False, "predictions": False}),
-        ("GEMMA", {"logits by head, circuits, norms": None, "predictions": True}),
+        ("hybrid", {"logits by head, circuits": False, "norms": None, "predictions": True}),
+        ("whisper", {"logits by head, circuits": False, "texts": False, "predictions": True}),
+        ("sees", {"logits by head, circuits, norms": None, "texts": False, "predictions": False}),
+        ("gemma", {"logits by head, circuits, norms": None, "predictions": True}),
     ],
 )
 def test_what_the_configuration_tells(config: str, works: dict[str, bool | None]) -> None:
@@ -155,12 +128,12 @@ def test_what_the_configuration_tells(config: str, works: dict[str, bool | None]
 
 def test_a_family_that_is_not_described_sees_what_its_class_does(tmp_path: Path) -> None:
     """MiniMax stood there with "all keys"."""
-    (group,) = told("HYBRID").groups
+    (group,) = told("hybrid").groups
     assert (group.layers, group.causal) == ((1,), True)
-    (group,) = show(configured(tmp_path, {**HYBRID, "architectures": []})).groups
+    (group,) = show(configured(tmp_path, {**CONFIGS["hybrid"], "architectures": []})).groups
     assert group.causal is None
-    assert [g.causal for g in told("SEES").groups] == [False]
-    said = {one.name: one.why for one in told("SEES").abilities}
+    assert [g.causal for g in told("sees").groups] == [False]
+    said = {one.name: one.why for one in told("sees").abilities}
     assert said["texts"] == "it reads pictures"
 
 

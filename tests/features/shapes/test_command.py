@@ -7,8 +7,10 @@ import html
 import io
 import json
 import re
+import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from attnviz.features.shapes.table import Paint, as_text, cells_wide, wrapped
 from attnviz.models.demo import DEMOS
 
 SCHEMA = Answer.json_schema()
+COMMANDS = tomllib.loads(Path(__file__).with_name("commands.toml").read_text("utf-8"))
 APP = typer.Typer()
 APP.command()(command)
 
@@ -95,32 +98,9 @@ def test_torch_is_not_imported_and_neither_is_rich() -> None:
     assert heavy == "[]"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "view"),
-    [
-        (["--d-model", "512", "--heads", "8"], "walk"),
-        (["--d-model", "64", "--heads", "4", "--seq", "9", "--explain", "--layers", "3"], "walk"),
-        (["--kind", "mla", "--cache", "100", "--dtype", "bf16"], "walk"),
-        (
-            ["--kind", "cross", "--seq", "12", "--context-length", "20", "--show", "diagram"],
-            "diagram",
-        ),
-        (["--model", "gemma2-9b", "--seq", "8192"], "model"),
-        (["--show", "compare:80GB", "--layers", "4", "--batch", "8"], "compare"),
-        (["--show", "seq=128..131072"], "sweep"),
-        (["--show", "heads=1..8", "--kind", "gqa", "--kv-heads", "1"], "sweep"),
-        (["--show", "kv-heads=1..H", "--seq", "64", "--dtype", "+fp8"], "sweep"),
-        (["--model", "qwen3-next-80b-a3b", "--seq", "8"], "model"),
-        (["--model", "bert-base"], "model"),
-        (["--model", "llama4-scout", "--show", "compare:640GB"], "compare"),
-        (["--show", "presets"], "presets"),
-        (["--show", "verify", "--d-model", "24", "--heads", "3"], "verify"),
-        (["--show", "numbers", "cat sat on mat", "--causal"], "numbers"),
-        (["--show", "numbers", "--file", "causal"], "numbers"),
-        (["--show", "scaling"], "scaling"),
-    ],
-)
-def test_every_view_in_every_format(arguments: list[str], view: str) -> None:
+@pytest.mark.parametrize(("command", "view"), COMMANDS["views"])
+def test_every_view_in_every_format(command: str, view: str) -> None:
+    arguments = shlex.split(command)
     document = answer(*arguments)
     assert document["view"] == view
     text = run(*arguments)
@@ -228,80 +208,16 @@ def test_a_partial_answer_says_so(tmp_path: Path) -> None:
     assert "Partial answer: family 'zork'" in run("--model", str(tmp_path))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--heads", "6"], "85.33 per head, not a whole number.*nearest: 4 or 8"),
-        (["--heads", "0"], "heads must be at least 1, got 0"),
-        (["--d-model", "-8"], "d-model must be at least 1, got -8"),
-        (["--d-model", "1000000000000000000000000000000"], "more than 64 bits"),
-        (["--seq", "1000000000000000000000000000000"], "more than 64 bits"),
-        (["--batch", "0"], "batch must be at least 1"),
-        (["--kind", "mqa", "--kv-heads", "4"], "mqa has one key/value head, not 4"),
-        (["--latent", "64"], "latent 64 belongs to kind mla"),
-        (["--latent", "+8", "--kind", "gqa"], "rotary width 8 belongs to kind mla"),
-        (["--kv-heads", "3"], "cannot share 3"),
-        (["--kind", "foo"], "kind takes 'mha', 'gqa'.* not 'foo'"),
-        (["--context-length", "5"], "add --kind cross"),
-        (["--kind", "cross", "--causal"], "two sequences"),
-        (["--sliding-window", "0"], "window must be at least 1"),
-        (["--dtype", "int7"], "unknown dtype 'int7'; known: float64"),
-        (["--layers", "0"], "layers must be"),
-        (["--layers", "1000000"], "layers must be 1 to 10,000"),
-        (["--model", "llama3"], "did you mean llama3-8b"),
-        (["--model", "gpt2", "--heads", "4"], "heads is fixed by 'gpt2'"),
-        (["--model", "t5-base", "--context-length", "9"], "context-length 9 is for cross"),
-        (["--model", "gpt3", "--show", "verify"], "no transformers class"),
-        (["--model", "/nonexistent"], "no folder '/nonexistent'"),
-        (["--model", __file__], "is a file"), (["--show", "compare:80XB"], "is not a size"),
-        (["--show", "compare:80"], "--show compare:80 has no unit; write 80GB"),
-        (["--show", "compare", "--model", "modernbert-base"], "is an encoder and keeps none"),
-        (["--show", "kv-heads=1..H", "--kind", "mla"], "shares keys among query heads, which mla"),
-        (["--show", "kv-heads=5..7"], "has no number that divides 8 heads"),
-        (["--dtype", "+int4"], "unknown dtype 'int4'"),
-        (["--dtype", "fp8"], "unknown dtype 'fp8'"),
-        (["--show", "compare", "--kind", "cross"], "cross-attention has none"),
-        (["hello"], "needs --show numbers or --show animation"),
-        (["--show", "heads=1..4", "--heads", "4"], "contradict each other"),
-        (["--show", "heads=3..3"], "170.67 per head"),
-        (["--show", "heads=1..4", "--model", "gpt2"], "contradicts 'gpt2'"),
-        (["--show", "seq=1..4", "--cache", "3"], "do not go together"),
-        (["--show", "diagram", "--out", "x.bmp"], "name the file .svg, .png, .pdf"),
-        (["--show", "animation", "--out", "x.mp4"], "name the file .html"),
-        (["--show", "diagram", "--out", "/nonexistent/x.svg"], "does not exist"),
-        (["--show", "scaling", "--seed", "-1"], "seed must be at least 0, not -1"),
-        (["--show", "scaling", "--model", "gpt2"], "--model does not apply to --show scaling"),
-        (["  ", "--show", "numbers"], "blank"), (["a " * 40, "--show", "numbers"], "too many"),
-        (["a", "--show", "numbers", "--file", "f"], "two inputs"),
-        (["a", "--show", "numbers", "--kind", "mla"], "has no numeric walk"),
-        (["a", "--show", "numbers", "--d-model", "1000"], "at most 64"),
-        (["a", "--show", "numbers", "--seq", "3"], "seq does not apply"),
-        (["--show", "numbers", "--file", "/nonexistent"], "No such file"),
-        (["--show", "numbers:99"], "--show numbers:99 must be"),
-        (["--show", "diagram", "--csv"], "--show diagram has no table for --csv"),
-        (["--model", "gpt2", "--seq", "8", "--csv"], "--seq changes nothing in --csv"),
-        (["--model", "gpt2", "--dtype", "bf16", "--csv"], "--dtype changes nothing in --csv"),
-        (["--layers", "4", "--csv"], "--layers changes nothing in --csv"),
-        (["--csv", "--json", "--seq", "4"], "two formats; choose one"),
-        (["--show", "animation"], "--show animation makes a file; add --out animation.html"),
-        (["--show", "presets", "--seq", "4"], "--seq does not apply to --show presets"),
-        (["--model", "gpt2", "--show", "verify", "--seq", "4"], "does not apply to --show verify"),
-        (
-            ["--show", "numbers", "--file", "causal", "--heads", "4"],
-            "--heads is fixed by the example",
-        ),
-        (["--show", "numbers", "--file", "f.json", "--heads", "4"], "--heads belongs in the file"),
-        (["--show", "numbers", "--file", "."], "is a folder"),
-        (["--show", "verify", "--d-model", "4096", "--heads", "32", "--seq", "1000000"], "GiB"),
-        (["--context", "3"], "No such option"),
-        (["--show", "zebras"], "not 'zebras'"),
-        (["--show", "verify:3"], "write verify"),
-        (["--latent", "a+b"], "such as 512\\+64"),
-        (["--d-model", "9" * 5000], "not a valid int"),
-    ],
-)  # fmt: skip
-def test_refusals_say_what_is_wrong(arguments: list[str], said: str, capsys) -> None:
-    assert main(["shapes", *arguments]) != 0
+REFUSED = COMMANDS["refusals"]
+REFUSED += [
+    ["'" + "a " * 40 + "' --show numbers", "too many"],
+    [f"--model {__file__}", "is a file"],
+]
+
+
+@pytest.mark.parametrize(("arguments", "said"), REFUSED)
+def test_refusals_say_what_is_wrong(arguments: str, said: str, capsys) -> None:
+    assert main(["shapes", *shlex.split(arguments)]) != 0
     out, line = capsys.readouterr()
     assert out == ""
     assert line.count("\n") == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,27 +36,7 @@ def test_presets_agree_with_transformers(name: str) -> None:
     assert counted.whole == chosen.parameters
 
 
-PUBLISHED = {
-    # parameters of a Qwen3.5's text model in https://github.com/ggml-org/Llama-macOS/pull/63
-    "qwen3.5-27b": ("26.9", 1e9),
-    "qwen3.5-35b-a3b": ("34.7", 1e9),
-    # Gemma 3 report (arXiv:2503.19786), table 1: parameters without the embedding
-    "gemma3-1b": ("698", 1e6),
-    "gemma3-4b": ("3209", 1e6),
-    "gemma3-12b": ("10759", 1e6),
-    "gemma3-27b": ("25600", 1e6),
-    # of all weights in the files, https://github.com/ollama/ollama/pull/11286
-    "gemma3n-e2b": ("4.46", 1e9),
-    "gemma3n-e4b": ("6.87", 1e9),
-    # without the indexers: DeepSeek-V3 report (arXiv:2412.19437), abstract
-    "deepseek-v3.2": ("671", 1e9),
-    # https://github.com/MoonshotAI/Kimi-K2, model summary: 1T
-    "kimi-k2": ("1", 1e12),
-    # as counted from its files in https://github.com/ggml-org/llama.cpp/pull/17592
-    "kimi-linear-48b-a3b": ("49.12", 1e9),
-    # GLM-4.5 report (arXiv:2508.06471), table 1: with the layer for a second token, no embeddings
-    "glm-4.5": ("355", 1e9),
-}
+PUBLISHED = tomllib.loads(Path(__file__).with_name("published.toml").read_text("utf-8"))
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -215,9 +196,6 @@ def test_names_that_transformers_takes_for_the_same_size_are_taken_too() -> None
 def test_falcon_shares_keys_as_its_form_says() -> None:
     sizes = {"model_type": "falcon", "hidden_size": 64, "num_attention_heads": 8}
     sizes |= {"num_hidden_layers": 2, "num_kv_heads": 4}
-    for more, kv_heads in (
-        ({}, 1),
-        ({"multi_query": False}, 8),
-        ({"new_decoder_architecture": True}, 4),
-    ):
+    shared = {"multi_query": False}, {"new_decoder_architecture": True}
+    for more, kv_heads in zip(({}, *shared), (1, 8, 4), strict=True):
         assert read_config({**sizes, **more}, "falcon").main.spec.kv_heads == kv_heads

@@ -21,10 +21,7 @@ from transformers.models.t5.modeling_t5 import T5Attention
 from attnviz.attention.spec import AttentionSpec, Buckets, Rotary, RunSizes
 from attnviz.attention.walkthrough import Step, bucket, example, normalized, turned, visible, walk
 from attnviz.cli import main
-from attnviz.features.shapes.animation.page import animation_page
 from attnviz.models.configs.model import presets, read_config
-from tests.features.shapes.test_drawing import animation
-from tests.viewing import opened
 
 PLAIN = AttentionSpec("mha", 48, 6, 6, 8, 8, causal=True)
 SIZES = {"hidden_size": 48, "num_attention_heads": 6, "num_hidden_layers": 4, "head_dim": 8}
@@ -158,30 +155,3 @@ def test_a_fact_has_its_command(
     main(shlex.split(command))
     shown = " ".join(re.sub(r"[│•]", "", "".join(capsys.readouterr())).split())
     assert said in shown, fact
-
-
-def test_the_animation_goes_on_and_back_by_keys_and_says_when_it_fails(
-    browser: Any, tmp_path: Path
-) -> None:
-    path = tmp_path / "animation.html"
-    path.write_bytes(animation_page(animation()))
-    with opened(browser, reduced_motion="reduce") as found:
-        page = found.page
-        found.documents.add(path.as_uri())
-        page.goto(path.as_uri())
-        last = page.eval_on_selector("#seek", "seek => seek.max")
-        assert page.inner_text("#play") == "Play"
-        assert page.inner_text("#where") == f"1 / {int(last) + 1}"
-        assert page.eval_on_selector_all("#stage text", "all => all.some(one => one.textContent)")
-        for key, where in (("ArrowRight", 2), ("End", int(last) + 1), ("ArrowLeft", int(last))):
-            page.keyboard.press(key)
-            assert page.inner_text("#where").split(" / ")[0] == str(where)
-        page.keyboard.press("+")
-        assert page.input_value("#speed") == "2"
-        page.keyboard.press(" ")
-        assert page.inner_text("#play") == "Pause"
-        assert not page.is_visible("#failure")
-        page.evaluate("dispatchEvent(new ErrorEvent('error', { message: 'a mishap' }))")
-        assert page.inner_text("#failure") == "This page failed: a mishap"
-        assert found.console == ["error: a mishap"]
-        found.console.clear()

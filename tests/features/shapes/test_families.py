@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from copy import deepcopy
-from functools import cache
+from functools import cache, reduce
+from operator import or_
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,72 +32,17 @@ from attnviz.models.configs.model import ModelSpec, read_config
 from attnviz.models.parameter_count import count_names
 
 TEXT = 21
-SIZES = {"hidden_size": 48, "num_attention_heads": 6, "num_hidden_layers": 4, "vocab_size": 32}
-SIZES |= {"intermediate_size": 40}
-GROUPED = SIZES | {"num_key_value_heads": 2, "head_dim": 8, "pad_token_id": 0}
-EXPERTS = {"moe_intermediate_size": 16, "num_experts": 3, "num_local_experts": 3}
-EXPERTS |= {"num_experts_per_tok": 2, "decoder_sparse_step": 1}
-MAMBA = {"mamba_d_state": 8, "mamba_dt_rank": 4, "mamba_n_heads": 12, "mamba_d_head": 8}
-
-DECODERS: dict[str, dict[str, Any]] = {
-    "llama": GROUPED, "mistral": GROUPED | {"sliding_window": 5},
-    "mixtral": GROUPED | EXPERTS | {"sliding_window": 7}, "gemma": GROUPED,
-    "gemma2": GROUPED | {"sliding_window": 5},
-    "gemma3_text": GROUPED | {"sliding_window": 6, "sliding_window_pattern": 3},
-    "gpt_oss": GROUPED | EXPERTS | {"sliding_window": 5},
-    "llama4_text": GROUPED
-    | EXPERTS
-    | {"attention_chunk_size": 8, "intermediate_size_mlp": 40, "interleave_moe_layer_step": 1},
-    "olmo": GROUPED,
-    "olmo2": GROUPED,
-    "phi": SIZES,
-    "phi3": GROUPED | {"sliding_window": 5},
-    "qwen2": GROUPED | {"use_sliding_window": True, "sliding_window": 5, "max_window_layers": 2},
-    "qwen3": GROUPED,
-    "qwen3_moe": GROUPED | EXPERTS,
-    "qwen3_next": GROUPED
-    | EXPERTS
-    | {"full_attention_interval": 2, "linear_num_key_heads": 2, "linear_num_value_heads": 4}
-    | {"linear_key_head_dim": 8, "linear_value_head_dim": 8, "shared_expert_intermediate_size": 8},
-    "jamba": GROUPED
-    | EXPERTS
-    | MAMBA
-    | {"attn_layer_period": 3, "attn_layer_offset": 1, "use_mamba_kernels": False},
-    "bamba": GROUPED | MAMBA | {"attn_layer_indices": [2]},
-    "granitemoehybrid": GROUPED
-    | EXPERTS
-    | MAMBA
-    | {"layer_types": ["mamba", "attention", "mamba", "attention"]},
-    "lfm2": GROUPED | {"full_attn_idxs": [1, 3]},
-    "falcon": SIZES | {"multi_query": True},
-    "gpt2": {"n_embd": 48, "n_head": 6, "n_layer": 3, "vocab_size": 32},
-    "deepseek_v2": SIZES
-    | {"q_lora_rank": 10, "kv_lora_rank": 12, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4}
-    | {"v_head_dim": 6, "n_routed_experts": 3, "num_experts_per_tok": 2, "n_group": 1}
-    | {"moe_intermediate_size": 16, "num_key_value_heads": 6},
-}  # fmt: skip
-LATENT = {"kv_lora_rank": 12, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 6}
-LATENT |= {"n_routed_experts": 3, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1}
-LATENT |= {"moe_intermediate_size": 16, "num_key_value_heads": 6, "first_k_dense_replace": 1}
-INDEXED = {"index_n_heads": 3, "index_head_dim": 8, "index_topk": 5, "q_lora_rank": 10}
-KIMI = {"layer_types": ["linear_attention", "full_attention"] * 2, "linear_head_dim": 4}
-KIMI |= {"mlp_layer_types": ["dense"] * 4, "linear_num_heads": 3, "pad_token_id": 0}
-DECODERS |= {
-    "qwen3_5_text": DECODERS["qwen3_next"],
-    "qwen3_5_moe_text": DECODERS["qwen3_next"],
-    "glm4_moe": GROUPED | LATENT | {"num_key_value_heads": 2, "use_qk_norm": True},
-    "deepseek_v32": SIZES | LATENT | INDEXED,
-    "kimi_linear": SIZES | LATENT | KIMI,
-    "gemma3n_text": GROUPED
-    | {"sliding_window": 6, "num_kv_shared_layers": 2, "vocab_size_per_layer_input": 32}
-    | {"layer_types": ["sliding_attention", "full_attention"] * 2, "intermediate_size": 40}
-    | {"hidden_size_per_layer_input": 4, "activation_sparsity_pattern": None},
-}
-ENCODERS: dict[str, dict[str, Any]] = {
-    "bert": SIZES,
-    "modernbert": SIZES | {"local_attention": 6, "pad_token_id": 0},
-    "deberta-v2": SIZES | {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]},
-}
+DATA = tomllib.loads(Path(__file__).with_name("families.toml").read_text("utf-8"))
+SIZES = DATA["parts"]["sizes"]
+GROUPED = SIZES | DATA["parts"]["grouped"]
+DECODERS, ENCODERS = (
+    {
+        family: reduce(or_, [DATA["parts"][name] for name in fields.pop("like", ())], {}) | fields
+        for family, fields in DATA[kind].items()
+    }
+    for kind in ("decoders", "encoders")
+)
+DECODERS["gemma3n_text"]["activation_sparsity_pattern"] = None
 SHARED = SIZES | {"relative_attention": True, "pos_att_type": ["c2p"], "share_att_key": True}
 CASES = [(family, fields) for family, fields in {**DECODERS, **ENCODERS}.items()]
 CASES += [
@@ -370,11 +318,8 @@ def test_configs_inside_configs_are_read() -> None:
     text |= {"intermediate_size": 10_240, "sliding_window": 1024}
     whole = {"model_type": "gemma3", "text_config": text, "torch_dtype": "bfloat16"}
     found = read_config(whole, "Gemma 3 4B")
-    assert (found.main.spec.heads, found.main.spec.kv_heads, found.main.spec.head_dim) == (
-        8,
-        4,
-        256,
-    )
+    spec = found.main.spec
+    assert (spec.heads, spec.kv_heads, spec.head_dim) == (8, 4, 256)
     assert found.dtype == "bfloat16"
     assert "only text_config of a gemma3 model" in found.partial
     assert "num_attention_heads = 8" in found.notes[0]
@@ -383,16 +328,14 @@ def test_configs_inside_configs_are_read() -> None:
         model = transformers.AutoModelForCausalLM.from_config(config.text_config)
     counted = count_names(((n, p.numel()) for n, p in model.named_parameters()), "")
     assert counted.attention == found.attention_parameters
+    llama = {"model_type": "llama", **GROUPED}
     for outer in (
         {"model_type": "llama4", "text_config": {**GROUPED, "torch_dtype": "float16"}},
-        {
-            "model_type": "omni",
-            "thinker_config": {"text_config": {"model_type": "llama", **GROUPED}},
-        },
+        {"model_type": "omni", "thinker_config": {"text_config": llama}},
         {"model_type": "seeing", "llm_config": {"model_type": "qwen2", **GROUPED}},
     ):
-        spec = read_config(outer, "m")
-        assert (spec.main.spec.heads, spec.main.spec.kv_heads) == (6, 2)
+        spec = read_config(outer, "m").main.spec
+        assert (spec.heads, spec.kv_heads) == (6, 2)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from attnviz.errors import InputError, SizeError
 from attnviz.features.shapes import function as answers
 from attnviz.features.shapes.result import Answer
 from attnviz.features.shapes.table import Paint, as_text
-from attnviz.features.shapes.tiny import EMBEDDINGS, causal_example, from_json, from_text, read_json
+from attnviz.features.shapes.tiny import EMBEDDINGS, bundled, from_json, from_text, read_json
 from attnviz.features.shapes.worked import compute, scaling, shifted_row
 
 
@@ -34,7 +34,7 @@ def reference(q: Any, k: Any, v: Any, *, causal: bool) -> tuple[Any, Any]:
 
 
 def test_the_causal_vector() -> None:
-    walked = compute(causal_example())
+    walked = compute(bundled("causal"))
     head = walked.heads[0]
     weights, output = reference(head.q, head.k, head.v, causal=True)
     np.testing.assert_allclose(head.weights, weights, atol=1e-15)
@@ -47,18 +47,13 @@ def test_the_causal_vector() -> None:
 @pytest.mark.parametrize("causal", [False, True])
 def test_every_number_of_a_sentence(kv_heads: int, causal: bool) -> None:
     given = from_text("cat sat on mat cat", kv_heads=kv_heads, causal=causal)
-    assert given.x is not None
-    assert given.x[0].tolist() == list(EMBEDDINGS["cat"])
-    assert given.w_q is not None
-    assert given.w_k is not None
-    assert given.w_v is not None
-    assert given.w_o is not None
+    x, w_q, w_k, w_v, w_o = (getattr(given, name) for name in ("x", "w_q", "w_k", "w_v", "w_o"))
+    assert x[0].tolist() == list(EMBEDDINGS["cat"])
     walked = compute(given)
     outputs = []
     for h, head in enumerate(walked.heads):
         g = h * kv_heads // 2
-        q, k = given.x @ given.w_q[:, 2 * h : 2 * h + 2], given.x @ given.w_k[:, 2 * g : 2 * g + 2]
-        v = given.x @ given.w_v[:, 2 * g : 2 * g + 2]
+        q, k, v = (x @ w[:, 2 * n : 2 * n + 2] for w, n in ((w_q, h), (w_k, g), (w_v, g)))
         weights, output = reference(q, k, v, causal=causal)
         np.testing.assert_allclose(head.scores, q @ k.T, atol=1e-13)
         np.testing.assert_allclose(head.scaled, q @ k.T / math.sqrt(2), atol=1e-13)
@@ -69,7 +64,7 @@ def test_every_number_of_a_sentence(kv_heads: int, causal: bool) -> None:
         np.testing.assert_allclose(head.top, weights.max(1), atol=1e-13)
         outputs.append(output)
     np.testing.assert_allclose(walked.concat, np.hstack(outputs), atol=1e-13)
-    np.testing.assert_allclose(walked.output, np.hstack(outputs) @ given.w_o, atol=1e-13)
+    np.testing.assert_allclose(walked.output, np.hstack(outputs) @ w_o, atol=1e-13)
     np.testing.assert_allclose(sum(walked.contributions), walked.output, atol=1e-13)
 
 

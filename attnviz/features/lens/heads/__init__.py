@@ -22,7 +22,7 @@ def heads_page(result: Lens) -> bytes:
         "chance": description.chance(result),
         "first": result.heads.index(description.clearest(result)),
         "several": result.rows > 1,
-        "rows": _lines(result),
+        "rows": list(dict.fromkeys(_layer(result, writes) for writes in result.heads)),
         "heads": [_head(result, writes) for writes in result.heads],
         "table": lines(description.listing(result).rows()),
         "palette": anchors(DEFAULT_PALETTE),
@@ -38,12 +38,8 @@ def heads_page(result: Lens) -> bytes:
     )
 
 
-def _lines(result: Lens) -> list[str]:
-    """Layers with their kind, where there are several."""
-    return list(dict.fromkeys(_layer(result, writes) for writes in result.heads))
-
-
 def _layer(result: Lens, writes: HeadWrites) -> str:
+    """Name a head's layer, with its kind where there are several."""
     return result.layout.name(writes.head).rpartition(".")[0]
 
 

@@ -16,7 +16,7 @@ from attnviz.drawing.palette import ink, mix
 from attnviz.errors import UsageError
 from attnviz.features.shapes.drawing.by_hand import number
 from attnviz.features.shapes.table import MIXED, NEUTRAL, head_colour, plural
-from attnviz.features.shapes.worked import HeadNumbers, NumericWalk
+from attnviz.features.shapes.worked import NumericWalk
 from attnviz.web.page import html_page, parts, safe_json
 
 if TYPE_CHECKING:
@@ -59,8 +59,42 @@ class Frame(NamedTuple):
     seconds: float
 
 
-class Stage:
-    """Sizes of everything, and the pieces that pictures are made of."""
+MAX_TOKENS, MAX_HEADS, MAX_WIDTH = 8, 4, 12
+ROW_HOLD, LONG_HOLD = 1.1, 3.2
+
+
+def storyboard(walked: NumericWalk) -> tuple[Frame, ...]:
+    """Animate a numeric walk; UsageError without X and W_O, or for one too large to be seen."""
+    tiny = walked.tiny
+    if tiny.x is None or tiny.w_o is None:
+        raise UsageError(
+            "an animation needs token vectors X and all matrices, not Q, K and V alone"
+        )
+    longest, width = max(len(tiny.tokens), len(tiny.key_tokens)), tiny.x.shape[1]
+    large = longest > MAX_TOKENS or tiny.heads > MAX_HEADS or width > MAX_WIDTH
+    if large or tiny.heads * longest > 2 * MAX_TOKENS:
+        raise UsageError(
+            "an animation shows at most {} tokens (4 with more than 2 heads), {} heads and a "
+            "d-model of {}; this is {} tokens, {} heads, d-model {}",
+            MAX_TOKENS,
+            MAX_HEADS,
+            MAX_WIDTH,
+            longest,
+            tiny.heads,
+            width,
+        )
+    animation = _Animation(walked)
+    animation.start()
+    animation.projections()
+    animation.split()
+    animation.rows()
+    animation.values()
+    animation.mix()
+    return tuple(animation.frames)
+
+
+class _Animation:
+    """Sizes of everything, the pieces that pictures are made of, and the steps, one by one."""
 
     def __init__(self, walked: NumericWalk) -> None:
         self.walked, self.tiny = walked, walked.tiny
@@ -70,7 +104,7 @@ class Stage:
         self.t, self.s, self.h = len(self.queries), len(self.keys), tiny.heads
         self.d = walked.heads[0].q.shape[1]
         self.inner = self.h * self.d
-        self.made: list[Frame] = []
+        self.frames: list[Frame] = []
         x = tiny.x
         self.width = x.shape[1] if x is not None else 0
         self.cross = tiny.context is not None
@@ -84,7 +118,7 @@ class Stage:
         self, boxes: dict[str, StageBox], caption: str, shapes: str, seconds: float = HOLD
     ) -> None:
         """Add a frame to the animation."""
-        self.made.append(Frame(dict(boxes), caption, shapes, seconds))
+        self.frames.append(Frame(dict(boxes), caption, shapes, seconds))
 
     def matrix(
         self, name: str, matrix: Matrix, x: float, y: float, fills: Sequence[Sequence[str]],
@@ -177,36 +211,25 @@ class Stage:
         widths = [self.d, self.d, self.d, self.s, self.d]
         return LEFT + sum((w * self.cw + self.gap for w in widths[:slot]), 0.0)
 
-    def map_of(self, h: int, head: HeadNumbers, row: int, stage: str) -> dict[str, StageBox]:
-        """Draw a head's map so far: rows of weights up to ``row``, of scores at it."""
-        tone, y, x = head_colour(h), self.top(h), self.at(3)
-        boxes = self.label(f"Al{h}", x, y - 38, "A", tone)
-        for j, key in enumerate(self.keys):
-            word = shorten(visible(key), max(1, int((self.cw - 4) / LETTER)))
-            centre = x + (j + 0.5) * self.cw
-            boxes[f"A{h}k.{j}"] = StageBox(centre, y - 17, 0, 14, "", word, NEUTRAL)
-        for i in range(self.t):
-            if i > row or (i == row and stage == "none"):
-                continue
-            for j in range(self.s):
-                weight = float(head.weights[i, j])
-                fill = "#eceef1"
-                if i < row or stage == "weights":
-                    text = number(weight, 2)
-                    if text != "NaN":
-                        fill = mix("#ffffff", tone, 0.08 + 0.92 * weight)
-                else:
-                    score = float(head.masked[i, j])
-                    text = number(score, 2)
-                bounds = x + j * self.cw, y + i * self.ch, self.cw - 1.5, self.ch - 1.5
-                boxes[f"A{h}.{i}.{j}"] = StageBox(*bounds, fill, text, ink(fill), ring=i == row)
-        return boxes
-
     def maps(self, row: int, stage: str) -> dict[str, StageBox]:
-        """Every head's map; see :meth:`map_of`."""
+        """Draw every head's map so far: rows of weights up to ``row``, of scores at it."""
         boxes: dict[str, StageBox] = {}
+        x, room = self.at(3), max(1, int((self.cw - 4) / LETTER))
         for h, head in enumerate(self.walked.heads):
-            boxes |= self.map_of(h, head, row, stage)
+            tone, y = head_colour(h), self.top(h)
+            boxes |= self.label(f"Al{h}", x, y - 38, "A", tone)
+            for j, key in enumerate(self.keys):
+                word, centre = shorten(visible(key), room), x + (j + 0.5) * self.cw
+                boxes[f"A{h}k.{j}"] = StageBox(centre, y - 17, 0, 14, "", word, NEUTRAL)
+            for i in range(min(row + (stage != "none"), self.t)):
+                weighted = i < row or stage == "weights"
+                for j, value in enumerate((head.weights if weighted else head.masked)[i].tolist()):
+                    text, fill = number(value, 2), "#eceef1"
+                    if weighted and text != "NaN":
+                        fill = mix("#ffffff", tone, 0.08 + 0.92 * value)
+                    bounds = x + j * self.cw, y + i * self.ch, self.cw - 1.5, self.ch - 1.5
+                    cell = StageBox(*bounds, fill, text, ink(fill), ring=i == row)
+                    boxes[f"A{h}.{i}.{j}"] = cell
         return boxes
 
     def outputs(self, rows: int) -> dict[str, StageBox]:
@@ -220,46 +243,6 @@ class Stage:
                 f"Z{h}", head.output[:rows], x, y, fills, (self.cw, self.ch), ring=(rows - 1,)
             )
         return boxes
-
-
-MAX_TOKENS, MAX_HEADS, MAX_WIDTH = 8, 4, 12
-ROW_HOLD, LONG_HOLD = 1.1, 3.2
-
-
-def storyboard(walked: NumericWalk) -> tuple[Frame, ...]:
-    """Animate a numeric walk; UsageError without X and W_O, or for one too large to be seen."""
-    tiny = walked.tiny
-    if tiny.x is None or tiny.w_o is None:
-        raise UsageError(
-            "an animation needs token vectors X and all matrices, not Q, K and V alone"
-        )
-    longest, width = max(len(tiny.tokens), len(tiny.key_tokens)), tiny.x.shape[1]
-    large = longest > MAX_TOKENS or tiny.heads > MAX_HEADS or width > MAX_WIDTH
-    if large or tiny.heads * longest > 2 * MAX_TOKENS:
-        raise UsageError(
-            "an animation shows at most {} tokens (4 with more than 2 heads), {} heads and a "
-            "d-model of {}; this is {} tokens, {} heads, d-model {}",
-            MAX_TOKENS,
-            MAX_HEADS,
-            MAX_WIDTH,
-            longest,
-            tiny.heads,
-            width,
-        )
-    return _Animation(walked).frames()
-
-
-class _Animation(Stage):
-    """Plays the steps, one after the other."""
-
-    def frames(self) -> tuple[Frame, ...]:
-        self.start()
-        self.projections()
-        self.split()
-        self.rows()
-        self.values()
-        self.mix()
-        return tuple(self.made)
 
     def start(self) -> None:
         tiny = self.tiny

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from attnviz.drawing.labels import visible
 from attnviz.drawing.palette import ink, mix
@@ -30,23 +32,21 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.float64]
 
 MAX_NAME = 12
+VARIANTS: dict[str, dict[str, str]] = tomllib.loads(
+    Path(__file__).parents[1].joinpath("variants.toml").read_text("utf-8")
+)
+"""What is said of each way of the walk."""
 FAR = 1e7  # numbers from there on, such as a fill of -1e9, are written with an exponent
 
 
-class PrintedMatrix:
-    """A titled matrix with row names, as a block of lines."""
+class PrintedMatrix(NamedTuple):
+    """A titled matrix with names of its rows and perhaps its columns, as a block of lines."""
 
-    def __init__(
-        self,
-        title: str,
-        matrix: Matrix,
-        rows: Sequence[str],
-        columns: Sequence[str] = (),
-        *,
-        shade: str = "",
-    ) -> None:
-        self.title, self.matrix, self.rows, self.columns = title, matrix, rows, columns
-        self.shade = shade
+    title: str
+    matrix: Matrix
+    rows: Sequence[str]
+    columns: Sequence[str] = ()
+    shade: str = ""  # the colour of weights of 1; none where it holds no weights
 
     def lines(self, precision: int, paint: Paint, name_width: int) -> tuple[list[str], int]:
         """Return the block's lines, all of one width, and that width."""
@@ -142,42 +142,19 @@ def numbers_printed(walked: NumericWalk, precision: int) -> Printed:
         + "; entropy in bits, 0 for a single key. All numbers are float64, shown to "
         f"{precision} digits."
     ]
-    changed = walked.variant in _CHANGED
-    if tiny.causal and len(tiny.tokens) == len(tiny.key_tokens) and not changed:
+    said = VARIANTS[walked.variant]
+    if tiny.causal and len(tiny.tokens) == len(tiny.key_tokens) and "changed" not in said:
         notes.append("The first query sees only itself, so its output is exactly its row of V.")
     if walked.blocked:
         blocked = "1 query" if walked.blocked == 1 else f"{walked.blocked} queries"
-        notes.append(f"{blocked} may attend to no key: {_WITHOUT_KEYS[walked.variant]}")
-    if walked.variant in _VARIANTS:
-        notes.insert(0, _VARIANTS[walked.variant])
+        without = said.get("without_keys", VARIANTS[""]["without_keys"])
+        notes.append(f"{blocked} may attend to no key: {without}")
+    if "note" in said:
+        notes.insert(0, said["note"])
     tables = [_saturation(walked, precision)]
     if walked.variant == "overflow":
         tables.insert(0, _overflow(walked))
     return Printed(title, tuple(notes), tuple(tables), draw)
-
-
-_NO_KEY = (
-    "softmax is 0/0, NaN, as F.softmax gives it, and so are Y and the gradients. Robust: "
-    "weights of 0 for such a row, as scaled_dot_product_attention gives (the panel below), so "
-    "that Y is its bias alone; or leave every query a key, its own for instance."
-)
-_WITHOUT_KEYS = {
-    **dict.fromkeys(("", "dropout", "overflow"), _NO_KEY),
-    "-1e9": "its row is uniform, and averages the values of all blocked keys, later ones too.",
-    "after": "its weights are all 0, and so is what the head hands on.",
-}
-_CHANGED = {"after": "0 where blocked", "dropout": "after dropout, p = 0.5"}
-_VARIANTS = {
-    "-1e9": "Blocked scores are filled with -1e9, not -∞: weights of 0 as long as a row has one "
-    "allowed key. float16 ends at 65,504, where -1e9 is -∞ again: take torch.finfo(dtype).min.",
-    "after": "Blocked weights are set to 0 after softmax, which is wrong: rows sum to less than 1, "
-    "for the blocked keys have taken their share. Mask the scores, before softmax.",
-    "dropout": "Each weight is dropped with p = 0.5 and those that stay are doubled, as F.dropout "
-    "does in training: a row sums to 1 on average only. In eval mode nothing is dropped.",
-    "overflow": "softmax does not change when all scores of a row grow alike, exp does: in float32 "
-    "it is ∞ from 88.8 on (float16: 11.1) and ∞/∞ is NaN. Less the row's maximum the largest "
-    "exponential is 1: F.softmax does so, a softmax of one's own has to.",
-}
 
 
 def _overflow(walked: NumericWalk) -> Table:
@@ -221,7 +198,6 @@ def _saturation(walked: NumericWalk, precision: int) -> Table:
         column = Column(key, title, "right")
         return column, lambda row: cell(number(row[index], precision), "", float(row[index]))
 
-    changed = walked.variant in _CHANGED
     table = table_of(
         rows,
         (Column("head", "head", "right"), lambda row: cell(row[0], "H", row[0])),
@@ -230,7 +206,7 @@ def _saturation(walked: NumericWalk, precision: int) -> Table:
         share(3, "entropy", "scaled"),
         share(4, "raw_top", "top weight, raw"),
         share(5, "top", "scaled"),
-        *([share(6, "row_sum", "row sum")] if changed else []),
+        *([share(6, "row_sum", "row sum")] if "changed" in VARIANTS[walked.variant] else []),
     )
     return table._replace(title="How saturated each softmax is")
 
@@ -265,37 +241,35 @@ def _head_panels(
     walked: NumericWalk, head: HeadNumbers, queries: Sequence[str], keys: Sequence[str], h: int
 ) -> list[list[PrintedMatrix]]:
     """Get what belongs side by side: the inputs, the scores, the weights and what comes of them."""
-    colour = head_colour(h)
-    inputs = [
-        PrintedMatrix(f"Q {_shape(head.q)}", head.q, queries),
-        PrintedMatrix(f"K {_shape(head.k)}", head.k, keys),
-        PrintedMatrix(f"V {_shape(head.v)}", head.v, keys),
+    changed = VARIANTS[walked.variant].get("changed")
+
+    def weights(name: str, matrix: Matrix) -> PrintedMatrix:
+        return PrintedMatrix(name, matrix, queries, keys, head_colour(h))
+
+    panels = [
+        [
+            PrintedMatrix(f"Q {_shape(head.q)}", head.q, queries),
+            PrintedMatrix(f"K {_shape(head.k)}", head.k, keys),
+            PrintedMatrix(f"V {_shape(head.v)}", head.v, keys),
+        ],
+        [
+            PrintedMatrix(f"scores Q Kᵀ {_shape(head.scores)}", head.scores, queries, keys),
+            PrintedMatrix("scaled by 1/√d", head.scaled, queries, keys),
+            PrintedMatrix("masked", head.masked, queries, keys),
+        ],
+        [
+            weights("weights A = softmax", head.softmaxed),
+            weights(changed, head.weights)
+            if changed
+            else weights("(softmax unscaled)", head.weights_unscaled),
+            PrintedMatrix(f"A V {_shape(head.output)}", head.output, queries),
+        ],
     ]
-    scores = [
-        PrintedMatrix(f"scores Q Kᵀ {_shape(head.scores)}", head.scores, queries, keys),
-        PrintedMatrix("scaled by 1/√d", head.scaled, queries, keys),
-        PrintedMatrix("masked", head.masked, queries, keys),
-    ]
-    shaded = [("weights A = softmax", head.softmaxed)]
-    if walked.variant in _CHANGED:
-        shaded.append((_CHANGED[walked.variant], head.weights))
-    else:
-        shaded.append(("(softmax unscaled)", head.weights_unscaled))
-    weights = [
-        *(PrintedMatrix(name, matrix, queries, keys, shade=colour) for name, matrix in shaded),
-        PrintedMatrix(f"A V {_shape(head.output)}", head.output, queries),
-    ]
-    panels = [inputs, scores, weights]
     if math.isnan(head.output.sum()):
         import numpy as np
 
-        zeroed, mixed = np.nan_to_num(head.weights), np.nan_to_num(head.output)
-        panels.append(
-            [
-                PrintedMatrix("robust: 0 where no key", zeroed, queries, keys, shade=colour),
-                PrintedMatrix(f"A V {_shape(mixed)}", mixed, queries),
-            ]
-        )
+        mixed = PrintedMatrix(f"A V {_shape(head.output)}", np.nan_to_num(head.output), queries)
+        panels.append([weights("robust: 0 where no key", np.nan_to_num(head.weights)), mixed])
     return panels
 
 

@@ -6,15 +6,12 @@ Curves on logarithmic axes in the terminal, drawn with braille dots.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from attnviz.attention.spec import AttentionSpec
 from attnviz.drawing.console import dot_bit, dots_sign
-from attnviz.errors import Message
 from attnviz.features.shapes.costs import DECODED
-from attnviz.features.shapes.drawing.walk import COUNTING, unset_dtype
 from attnviz.features.shapes.result import (
     CompareAnswer,
     ScalingAnswer,
@@ -25,7 +22,9 @@ from attnviz.features.shapes.result import (
 from attnviz.features.shapes.table import (
     CellColumn,
     Column,
+    Draw,
     Paint,
+    Table,
     TableCell,
     amount,
     cell,
@@ -34,6 +33,7 @@ from attnviz.features.shapes.table import (
     numbers,
     percent,
     plural,
+    say,
     size,
     table_of,
 )
@@ -82,7 +82,7 @@ def plot(
     low_y, span_y = min(ys), max(ys) - min(ys) or 1.0
     gutter = 10
     columns, rows = max(20, min(width - gutter - 2, 100)), HEIGHT
-    canvas = _Canvas(columns, rows)
+    cells: Cells = {}
 
     def place(x: float, y: float) -> tuple[float, float]:
         """Dots from the left and from the top; a cell on each side stays free."""
@@ -92,17 +92,29 @@ def plot(
     for number, curve in enumerate(curves):
         dots = [place(x, y) for x, y in curve.points if x > 0 and (y > 0 or not y_log)]
         for first, second in zip(dots, dots[1:] or dots, strict=False):
-            canvas.line(first, second, number)
+            _draw_line(cells, first, second, number)
+    marked = None
     if mark is not None and low_x <= math.log10(mark.x) <= low_x + span_x:
-        canvas.mark(*place(mark.x, mark.y))
+        x, y = place(mark.x, mark.y)
+        marked = round(y) // 4, round(x) // 2
+
+    def sign(cell: tuple[int, int]) -> str:
+        if cell == marked:
+            return paint("◆", "strong")
+        if cell not in cells:
+            return " "
+        bits, owner = cells[cell]
+        dots = _ASCII_MARKS[owner % 4] if paint.ascii_only else dots_sign(bits)
+        return paint(dots, curves[owner].tone)
+
     legend = "   ".join(
         paint(f"{_ASCII_MARKS[i % 4] if paint.ascii_only else '━━'} {c.name}", c.tone)
         for i, c in enumerate(curves)
     )
-    tones = [curve.tone for curve in curves]
     lines = [f"{' ' * gutter}  {legend}"]
     top, bottom = (10 ** (low_y + span_y), 10**low_y) if y_log else (low_y + span_y, low_y)
-    for row, text in enumerate(canvas.rows(paint, tones)):
+    for row in range(rows):
+        text = "".join(sign((row, column)) for column in range(columns)).rstrip(" ")
         side = {0: y_name, 1: _label(top), rows - 2: _label(bottom)}.get(row, "")
         lines.append(f"{side[:gutter]:>{gutter}} {paint('│', 'dim')}{text}")
     lines.append(" " * (gutter + 1) + paint("└" + "─" * columns, "dim"))
@@ -114,48 +126,21 @@ def plot(
     return lines
 
 
-class _Canvas:
-    """Cells of 2 by 4 dots, each remembering which curve drew in it last."""
-
-    def __init__(self, width: int, height: int) -> None:
-        self.wide, self.high = width, height
-        self.bits = [[0] * width for _ in range(height)]
-        self.owner = [[-1] * width for _ in range(height)]
-        self.marked: tuple[int, int] | None = None
-
-    def dot(self, x: float, y: float, owner: int) -> None:
-        column, row = round(x), round(y)
-        self.bits[row // 4][column // 2] |= dot_bit(row, column)
-        self.owner[row // 4][column // 2] = owner
-
-    def line(self, first: tuple[float, float], second: tuple[float, float], owner: int) -> None:
-        steps = int(max(abs(second[0] - first[0]), abs(second[1] - first[1]), 1))
-        for i in range(steps + 1):
-            part = i / steps
-            x = first[0] + (second[0] - first[0]) * part
-            self.dot(x, first[1] + (second[1] - first[1]) * part, owner)
-
-    def mark(self, x: float, y: float) -> None:
-        row, column = round(y) // 4, round(x) // 2
-        self.marked = (min(max(row, 0), self.high - 1), min(max(column, 0), self.wide - 1))
-
-    def rows(self, paint: Paint, tones: Sequence[str]) -> list[str]:
-        lines = []
-        for y, (bits, owners) in enumerate(zip(self.bits, self.owner, strict=True)):
-            line = ""
-            for x, (bit, owner) in enumerate(zip(bits, owners, strict=True)):
-                if (y, x) == self.marked:
-                    line += paint("◆", "strong")
-                elif not bit:
-                    line += " "
-                else:
-                    sign = _ASCII_MARKS[owner % 4] if paint.ascii_only else dots_sign(bit)
-                    line += paint(sign, tones[owner])
-            lines.append(line.rstrip(" "))
-        return lines
+Cells = dict[tuple[int, int], tuple[int, int]]
+"""By row and column the bits of 2 by 4 dots, and the curve that drew there last."""
 
 
-PROJECTIONS, ATTENTION = "projections, O(T·D²)", "attention, O(T²·D)"
+def _draw_line(
+    cells: Cells, first: tuple[float, float], second: tuple[float, float], owner: int
+) -> None:
+    """Set the dots from one place to another, both as dots from the left and from the top."""
+    (x, y), (right, low) = first, second
+    steps = int(max(abs(right - x), abs(low - y), 1))
+    for i in range(steps + 1):
+        part = i / steps
+        column, row = round(x + (right - x) * part), round(y + (low - y) * part)
+        bits, _ = cells.get((row // 4, column // 2), (0, owner))
+        cells[row // 4, column // 2] = bits | dot_bit(row, column), owner
 
 
 def compare_printed(comparison: CompareAnswer) -> CompareAnswer:
@@ -221,60 +206,35 @@ def _ratio(ratio: float) -> str:
 def _compare_notes(comparison: CompareAnswer) -> list[str]:
     run = comparison.sizes
     tokens, layers = plural(comparison.tokens, "token"), plural(comparison.layers, "layer")
-    notes = [
-        Message(
-            "Numbers: kept per token and layer. Cache of {} a sequence ({cache} or {seq} sets "
-            "them), in {}, at {} bytes a number; all kinds keep the same D, H and d.",
-            tokens,
-            layers,
-            run.cache_width,
-            cache=...,
-            seq=...,
-        ),
-        f"Read per token: what decoding one token reads, the weights of these attention layers "
-        f"(shared by a batch of {run.batch or 1:,}) and its own sequence's cache; FLOP/byte: what "
-        "it computes with that, FLOPs/token. A machine that does more in the time it reads a byte "
-        "waits.",
-        COUNTING,
+    notes: list[str] = [
+        say("compare.numbers", tokens, layers, run.cache_width, cache=..., seq=...),
+        say("compare.read", run.batch or 1),
+        say("every.counting"),
     ]
     latent = next((variant for variant in comparison.variants if variant.layer.kind == "mla"), None)
     if latent is not None:
-        notes.append(
-            f"MLA decodes a token in {count(latent.decoding_flops)} FLOPs with W_K and W_V "
-            "absorbed into queries and outputs, as it is served (arXiv:2405.04434, section 2.1.2), "
-            "which its FLOP/byte is of, and in "
-            f"{count(latent.decoding_flops_rebuilt)} where the keys and values of all tokens "
-            "are made of their latents at every step, as the walk and FLOPs/layer have it."
-        )
+        steps = latent.decoding_flops, latent.decoding_flops_rebuilt
+        notes.append(say("compare.latent", *map(count, steps)))
     if comparison.spec.window is not None or any(
         variant.layer.sliding_window for variant in comparison.variants
     ):
-        notes.append("A window keeps, reads and scores no more keys than it is long.")
+        notes.append(say("compare.window"))
     row = next((variant for variant in comparison.variants if variant.own), None)
     if row is not None and row.ratio_to_mha < 1:
-        mha = comparison.variants[0]
-        notes.insert(
-            0,
-            f"{row.name} keeps {row.cache_elements_per_token:,} numbers per token and layer where "
-            f"MHA with the same {comparison.spec.heads} heads of {comparison.spec.head_dim} keeps "
-            f"{mha.cache_elements_per_token:,}: {1 / row.ratio_to_mha:,.4g} times less "
-            f"({percent(row.ratio_to_mha)}).",
-        )
+        spec, kept = comparison.spec, comparison.variants[0].cache_elements_per_token
+        ratio = 1 / row.ratio_to_mha, percent(row.ratio_to_mha)
+        own = row.name, row.cache_elements_per_token, spec.heads, spec.head_dim, kept, *ratio
+        notes.insert(0, say("compare.own", *own))
     if comparison.spec.kind == "mla":
-        notes.insert(
-            1,
-            "This compares one layer with MHA of the same heads. DeepSeek-V2's published 93.3 % "
-            "reduction compares whole systems: DeepSeek-V2 against DeepSeek 67B, which has other "
-            "sizes and grouped queries (arXiv:2405.04434).",
-        )
+        notes.insert(1, say("compare.systems"))
     if comparison.memory_bytes is not None:
         notes.append(_memory_note(comparison, tokens))
     if any(variant.used_by for variant in comparison.variants):
-        notes.append("Used by: published models with as many key heads, each with its own H/G.")
+        notes.append(say("compare.used_by"))
     if run.chosen is None:
-        notes.append(unset_dtype())
+        notes.append(say("every.unset_dtype", dtype="bf16"))
     if run.cached == "int8":
-        notes.append("The scales that an int8 cache needs beside its numbers are not counted.")
+        notes.append(say("compare.int8"))
     return notes
 
 
@@ -284,19 +244,23 @@ def _memory_note(comparison: CompareAnswer, tokens: str) -> str:
     owner = (
         "the model's weights" if comparison.whole else "attention's weights, all that is known here"
     )
-    text = (
-        f"What fits is the cache beside {owner} ({size(row.weights_bytes)} in "
-        f"{comparison.sizes.number} for {row.name}); activations need room too. "
-        f"Tokens: one sequence as long as possible; sequences: of {tokens} each."
-    )
+    weights = size(row.weights_bytes)
+    text = say("compare.fits", owner, weights, comparison.sizes.number, row.name, tokens)
     short = row.weights_bytes - (comparison.memory_bytes or 0)
     return text + (f" The weights alone lack {size(short)}." if short > 0 else "")
 
 
 def sweep_printed(sweep: SweepAnswer) -> SweepAnswer:
-    """Lay out one row a size, and the two costs as curves."""
-    if sweep.variable in DECODED:
-        return key_heads_printed(sweep)
+    """Lay out one row a size, and two costs as curves."""
+    table, notes, draw = (_lay_out_decoding if sweep.variable in DECODED else _lay_out_run)(sweep)
+    if sweep.sizes.chosen is None:
+        notes.append(say("every.unset_dtype", dtype="bf16"))
+    title = f"{sweep.subject}: costs along {sweep.variable}"
+    return replace(sweep, title=title, notes=tuple(notes), tables=(table,), draw=draw)
+
+
+def _lay_out_run(sweep: SweepAnswer) -> tuple[Table, list[str], Draw]:
+    """Lay out what a run costs at each size."""
     table = table_of(
         sweep.points,
         numbers("value", sweep.variable, "value", tone="strong"),
@@ -307,27 +271,29 @@ def sweep_printed(sweep: SweepAnswer) -> SweepAnswer:
         numbers("weights_bytes", "weights, kept", "weights_bytes", size),
         numbers("streamed_bytes", "in blocks", "streamed_bytes", size),
     )
-    notes = [
-        COUNTING,
-        "Weights kept: all B·H·T·S of them at the run's dtype. In blocks: what attnviz holds at "
-        "once when it hands them out in blocks of rows (float32), linear in S.",
-    ]
-    notes += [unset_dtype()] if sweep.sizes.chosen is None else []
+    notes: list[str] = [say("every.counting"), say("sweep.kept")]
     crossed = crossing_mark(sweep)
+    if crossed is not None and len(sweep.points) < 2:
+        notes.insert(0, crossed.text)
+    names = {"projection_flops": "projections, O(T·D²)", "attention_flops": "attention, O(T²·D)"}
+    return table, notes, _plot_costs(sweep, names, sweep.variable, "FLOPs", crossed)
+
+
+def _plot_costs(
+    sweep: SweepAnswer, names: Mapping[str, str], x: str, y: str, mark: Mark | None = None
+) -> Draw:
+    """Plot two costs of several sizes, by the fields that they are."""
 
     def draw(width: int, paint: Paint) -> list[str]:
         if len(sweep.points) < 2:
             return []
         curves = [
-            Curve(PROJECTIONS, "T", [(p.value, p.projection_flops or 0) for p in sweep.points]),
-            Curve(ATTENTION, "H", [(p.value, p.attention_flops or 0) for p in sweep.points]),
+            Curve(name, tone, [(point.value, getattr(point, cost) or 0) for point in sweep.points])
+            for tone, (cost, name) in zip("TH", names.items(), strict=True)
         ]
-        return plot(curves, width, paint, x_name=sweep.variable, y_name="FLOPs", mark=crossed)
+        return plot(curves, width, paint, x_name=x, y_name=y, mark=mark)
 
-    if crossed is not None and len(sweep.points) < 2:
-        notes.insert(0, crossed.text)
-    sweeping = f"{sweep.subject}: costs along {sweep.variable}"
-    return replace(sweep, title=sweeping, notes=tuple(notes), tables=(table,), draw=draw)
+    return draw
 
 
 def crossing_mark(sweep: SweepAnswer) -> Mark | None:
@@ -369,42 +335,29 @@ def scaling_printed(result: ScalingAnswer) -> ScalingAnswer:
         result,
         title=f"What 1/√d is for: softmax over {result.keys} keys, queries and keys standard "
         "normal",
-        notes=(
-            f"Means over {result.samples:,} rows, seed {result.seed}, float64. Entropy in bits: "
-            "6 is uniform over 64 keys, 0 is a single key.",
-            "Gradient: Frobenius norm of diag(a) - a aᵀ, the Jacobian of the weights by the scores "
-            "that enter softmax. Without the scale it dies as d grows, and learning with it.",
-        ),
+        notes=(say("scaling.means", result.samples, result.seed), say("scaling.gradient")),
         tables=(table,),
         draw=draw,
     )
 
 
-WEIGHTS, CACHE = "weights", "keys and values"
-
-
-def key_heads_printed(sweep: SweepAnswer) -> SweepAnswer:
-    """Lay out one row a number of key heads, or of GPUs: what decoding a token reads and takes."""
+def _lay_out_decoding(sweep: SweepAnswer) -> tuple[Table, list[str], Draw]:
+    """Lay out what decoding a token reads and takes at each number of key heads, or of GPUs."""
     run, gpus = sweep.sizes, sweep.variable == "tp"
     specs = {point.value: spec for point, spec in zip(sweep.points, sweep.specs, strict=True)}
 
-    def of_spec(key: str, title: str, value: Callable[[AttentionSpec], Any]) -> CellColumn:
+    def of_spec(key: str, title: str) -> CellColumn:
         def shown(point: SweepCosts) -> TableCell:
-            figure = value(specs[point.value])
+            figure = getattr(specs[point.value], key)
             return cell(figure.upper() if isinstance(figure, str) else figure, "", figure)
 
         return Column(key, title, "left" if key == "kind" else "right"), shown
 
-    described = [of_spec("kind", "kind", lambda spec: spec.kind)]
-    if gpus:
-        described = [
-            of_spec("heads", "heads", lambda spec: spec.heads),
-            of_spec("kv_heads", "key heads", lambda spec: spec.kv_heads),
-        ]
+    described = {"heads": "heads", "kv_heads": "key heads"} if gpus else {"kind": "kind"}
     table = table_of(
         sweep.points,
         numbers("value", "GPUs" if gpus else "G", "value", str, "strong"),
-        *described,
+        *(of_spec(key, heading) for key, heading in described.items()),
         numbers("parameters", "params", "parameters"),
         numbers("cache_bytes_token", "cache/token", "cache_bytes_per_token", size),
         numbers("weights_bytes", "read: weights", "weights_bytes", size, optional=1),
@@ -413,56 +366,23 @@ def key_heads_printed(sweep: SweepAnswer) -> SweepAnswer:
         numbers("step_flops", "FLOPs", "decoding_flops", count, optional=1),
         numbers("intensity", "FLOP/byte", "flops_per_byte", "{:.3g}".format),
     )
-
-    def draw(width: int, paint: Paint) -> list[str]:
-        if len(sweep.points) < 2:
-            return []
-        curves = [
-            Curve(WEIGHTS, "T", [(p.value, p.weights_bytes) for p in sweep.points]),
-            Curve(CACHE, "H", [(p.value, p.cache_bytes or 0) for p in sweep.points]),
-        ]
-        return plot(
-            curves, width, paint, x_name="GPUs" if gpus else "key heads G", y_name="bytes read"
-        )
-
+    names = {"weights_bytes": "weights", "cache_bytes": "keys and values"}
+    draw = _plot_costs(sweep, names, "GPUs" if gpus else "key heads G", "bytes read")
     tokens, batch = plural(run.seq or 0, "token"), plural(run.batch or 1, "sequence")
     cached = f" (cache in {run.cached})" if run.cache_dtype else ""
-    notes = [
-        Message(
-            "One layer decodes a token of {} on a cache of {}, in {}{}; {seq}, {batch} and "
-            "{dtype} set them.",
-            batch,
-            tokens,
-            run.number,
-            cached,
-            seq=...,
-            batch=...,
-            dtype=...,
-        ),
-        "Read per token: the weights, shared by the batch, and the sequence's own keys and values. "
-        "A machine that computes more FLOPs in the time it reads a byte waits for memory.",
-    ]
-    if gpus:
-        notes = [*_gpu_notes(sweep), *notes]
-    notes += [unset_dtype()] if run.chosen is None else []
-    title = f"{sweep.subject}: costs along {sweep.variable}"
-    return replace(sweep, title=title, notes=tuple(notes), tables=(table,), draw=draw)
+    decoded = batch, tokens, run.number, cached
+    notes = list(_gpu_notes(sweep)) if gpus else []
+    notes.append(say("sweep.decodes", *decoded, seq=..., batch=..., dtype=...))
+    notes.append(say("sweep.read"))
+    return table, notes, draw
 
 
-def _gpu_notes(sweep: SweepAnswer) -> list[str]:
+def _gpu_notes(sweep: SweepAnswer) -> Iterator[str]:
     """Say what a row counts, and from how many GPUs on key heads are kept more than once."""
-    notes = [
-        "Every row is one GPU's share, tensor parallel: W_Q, W_K and W_V by columns, W_O by rows, "
-        "and one sum of Y over all GPUs."
-    ]
-    spec = sweep.subject_spec
+    yield say("sweep.gpus")
+    spec, gpus = sweep.subject_spec, sweep.points[-1].value
     if spec.kind == "mla":
-        notes.append("MLA's latent is kept whole by every GPU: its cache does not shrink.")
-    elif sweep.points[-1].value > spec.kv_heads:
-        copies = sweep.points[-1].value // spec.kv_heads
-        notes.append(
-            f"Beyond {plural(spec.kv_heads, 'GPU')} key heads are repeated: on "
-            f"{sweep.points[-1].value} GPUs each of {plural(spec.kv_heads, 'key head')} is kept "
-            f"{copies} times, and so is the cache."
-        )
-    return notes
+        yield say("sweep.latent")
+    elif gpus > spec.kv_heads:
+        shared = plural(spec.kv_heads, "GPU"), gpus, plural(spec.kv_heads, "key head")
+        yield say("sweep.repeated", *shared, gpus // spec.kv_heads)

@@ -40,14 +40,12 @@ class _Drawing:
 
     def lines(self) -> list[str]:
         walk, spec = self.walk, self.spec
-        cross = spec.kind == "cross"
-        tops = [f"X {walk.step('x').concrete}"]
-        if cross:
-            tops.append(f"C {walk.step('context').concrete}")
-        if cross:
-            self.beside([[(t, "strong")] for t in tops], ["queries", "keys and values"])
+        x: list[Span] = [(f"X {walk.step('x').concrete}", "strong")]
+        if spec.kind == "cross":
+            context: list[Span] = [(f"C {walk.step('context').concrete}", "strong")]
+            self.boxes([x, [("queries", "dim")]], [context, [("keys and values", "dim")]])
         else:
-            self.box([[(tops[0], "strong")]])
+            self.boxes([x])
         self.arrow()
         if spec.kind == "mla":
             self.latents()
@@ -59,7 +57,7 @@ class _Drawing:
             if letter == "K" and spec.rope_dim:
                 rotation = ", rotated" if spec.turned else ""
                 lines[-1].append((f", then k_rope{rotation}, in every head", "dim"))
-        self.box(lines)
+        self.boxes(lines)
         text = f".view, .transpose(1, 2): Q {walk.step('transpose').concrete}"
         if any(step.key == "transpose_kv" for step in walk.steps):
             keys = "rope_k" if spec.kind == "mla" else "transpose_kv"
@@ -71,7 +69,7 @@ class _Drawing:
         self.arrow("Z · sigmoid(G), G = X W_G" if self.spec.gated else "")
         step = walk.step("w_o")
         mixed = [("Y ", "strong"), (f"= {step.operation}  {step.concrete}", "")]
-        self.box([mixed, [("W_O mixes the heads", "dim")]])
+        self.boxes([mixed, [("W_O mixes the heads", "dim")]])
         return self.out
 
     def latents(self) -> None:
@@ -89,16 +87,20 @@ class _Drawing:
                 step = steps[key]
                 formula = f"= {step.operation}  {step.concrete}"
                 lines.append([(f"{name} ", "strong"), (formula, ""), ("  " + note, "dim")])
-        self.box(lines)
+        self.boxes(lines)
 
     def centred(self, spans: Sequence[Span]) -> None:
-        length = sum(cells_wide(self.plain(text)) for text, _ in spans)
-        indent = " " * max(0, (self.width - length) // 2)
+        indent = " " * max(0, (self.width - self.wide(spans)) // 2)
         self.out.append(indent + self.paint.line(spans))
 
-    def plain(self, text: str) -> str:
-        """Return the text as it will be written, to measure it."""
-        return Paint(colour=False, ascii_only=self.paint.ascii_only)(text)
+    def wide(self, line: Sequence[Span]) -> int:
+        """How many cells a line takes as it will be written."""
+        plain = Paint(colour=False, ascii_only=self.paint.ascii_only)
+        return sum(cells_wide(plain(text)) for text, _ in line)
+
+    def padded(self, line: Sequence[Span], size: int) -> list[Span]:
+        """Fill a line up with spaces."""
+        return [*line, (" " * (size - self.wide(line)), "")]
 
     def arrow(self, text: str = "") -> None:
         self.centred([("│", "dim")])
@@ -106,49 +108,31 @@ class _Drawing:
             self.centred([(text, "dim")])
         self.centred([("▼", "dim")])
 
-    def box(self, lines: Sequence[Sequence[Span]]) -> None:
-        inner = max(sum(cells_wide(self.plain(t)) for t, _ in line) for line in lines)
-        self.centred([("┌" + "─" * (inner + 2) + "┐", "dim")])
-        for line in lines:
-            gap = inner - sum(cells_wide(self.plain(t)) for t, _ in line)
-            self.centred([("│ ", "dim"), *line, (" " * gap, ""), (" │", "dim")])
-        self.centred([("└" + "─" * (inner + 2) + "┘", "dim")])
+    def boxes(self, *boxes: Sequence[Sequence[Span]]) -> None:
+        """Draw boxes next to each other, with as many lines each."""
+        sizes = [max(map(self.wide, lines)) for lines in boxes]
 
-    def beside(self, boxes: Sequence[Sequence[Span]], captions: Sequence[str]) -> None:
-        """Two boxes next to each other: the two sequences of cross-attention."""
-        sizes = [
-            max(sum(cells_wide(t) for t, _ in line), cells_wide(caption))
-            for line, caption in zip(boxes, captions, strict=True)
-        ]
-        gap = ("     ", "")
-        edge: list[Span] = []
-        for size in sizes:
-            edge += [gap, ("┌" + "─" * (size + 2) + "┐", "dim")]
-        self.centred(edge[1:])
-        for rows in (boxes, [[(caption, "dim")] for caption in captions]):
-            line: list[Span] = []
-            for spans, size in zip(rows, sizes, strict=True):
-                space = size - sum(cells_wide(t) for t, _ in spans)
-                line += [gap, ("│ ", "dim"), *spans, (" " * space, ""), (" │", "dim")]
-            self.centred(line[1:])
-        edge = []
-        for size in sizes:
-            edge += [gap, ("└" + "─" * (size + 2) + "┘", "dim")]
-        self.centred(edge[1:])
+        def row(pieces: Sequence[Sequence[Span]]) -> None:
+            gap = ("     ", "")
+            self.centred([span for piece in pieces for span in (gap, *piece)][1:])
+
+        row([[("┌" + "─" * (size + 2) + "┐", "dim")] for size in sizes])
+        for lines in zip(*boxes, strict=True):
+            spaced = zip(lines, sizes, strict=True)
+            row([[("│ ", "dim"), *self.padded(line, n), (" │", "dim")] for line, n in spaced])
+        row([[("└" + "─" * (size + 2) + "┘", "dim")] for size in sizes])
 
     def heads(self) -> None:
         """Draw a row of boxes, one a head, with the shape of its map and of its output."""
         spec, walk = self.spec, self.walk
         map_shape = "×".join(map(str, walk.step("scores").shape[2:]))
         out_shape = "×".join(map(str, walk.step("heads").shape[2:]))
-        texts = [["head {h}"], [f"A {map_shape}"], [f"Z {out_shape}"]]
+        texts = ["head {h}", f"A {map_shape}", f"Z {out_shape}"]
         if spec.group > 1:
-            texts.insert(1, ["K,V {g}"])
+            texts.insert(1, "K,V {g}")
         rows: list[list[Span]] = [[] for _ in range(len(texts) + 2)]
-        inner = max(
-            cells_wide(self.plain(text[0].format(h=spec.heads - 1, g=spec.kv_heads - 1)))
-            for text in texts
-        )
+        longest = [text.format(h=spec.heads - 1, g=spec.kv_heads - 1) for text in texts]
+        inner = max(self.wide([(label, "")]) for label in longest)
         for index, head in enumerate(_shown(spec, (self.width + 1) // (inner + 3))):
             if head is None:
                 for row in rows:
@@ -157,9 +141,9 @@ class _Drawing:
             tone = self.tone(head)
             gap: Span = (" " if index else "", "")
             rows[0] += [gap, ("┌" + "─" * inner + "┐", tone)]
-            for row, (text,) in zip(rows[1:-1], texts, strict=True):
+            for row, text in zip(rows[1:-1], texts, strict=True):
                 label = text.format(h=head, g=head // spec.group)
-                label += " " * (inner - cells_wide(self.plain(label)))
+                label += " " * (inner - self.wide([(label, "")]))
                 row += [gap, ("│", tone), (label, tone), ("│", tone)]
             rows[-1] += [gap, ("└" + "─" * inner + "┘", tone)]
         for row in rows:

@@ -14,7 +14,7 @@ from matplotlib.patches import FancyArrowPatch, PathPatch, Polygon, Rectangle
 from matplotlib.path import Path
 
 from attnviz.attention.walkthrough import Walk
-from attnviz.drawing.canvas import rendered
+from attnviz.drawing.canvas import picture
 from attnviz.drawing.palette import ink, mix
 from attnviz.features.shapes.table import MIXED, NEUTRAL, head_colour
 
@@ -119,21 +119,17 @@ COLUMN, GAP = 100.0, 18.0
 FULL = 3 * COLUMN + 2 * GAP
 MARGIN = 12.0
 SHAPES = FULL + 16
-DPI = 160
 MAX_HEADS = 12
 LABELLED = 16
 ROPE = "#d98880"
 
 
-def diagram_figure(walk: Walk, format: str) -> bytes:
-    """Draw a layer as ``svg``, ``png`` or ``pdf``; sizes that are unset stay letters."""
-
-    def build() -> Figure:
-        drawing = _Drawing(walk)
-        drawing.draw()
-        return drawing.scene.figure
-
-    return bytes(rendered(build, format, DPI))
+@picture
+def draw(walk: Walk, dpi: float) -> Figure:
+    """Draw a layer; sizes that are unset stay letters."""
+    drawing = _Drawing(walk)
+    drawing.draw()
+    return drawing.scene.figure
 
 
 class _Drawing:
@@ -175,6 +171,12 @@ class _Drawing:
         self.scene.text(SHAPES + 36, y, step.symbols, size=8, align="left")
         self.scene.text(SHAPES + 76, y, step.concrete, size=8, align="left", colour=SOFT)
 
+    def shapes(self, keys: tuple[str, ...], y: float) -> None:
+        """Write the shapes of those of some steps that there are, below each other."""
+        steps = {step.key for step in self.walk.steps}
+        for row, key in enumerate(key for key in keys if key in steps):
+            self.shape(key, y + 7 * row)
+
     def inputs(self, y: float) -> float:
         """X across the top; with cross-attention X over Q and C over K and V."""
         width = self.width(self.spec.d_model)
@@ -206,30 +208,24 @@ class _Drawing:
             source, rope = self.latent(y)
         if spec.query_latent:
             asking, above = self.query_latent(y), low
-        groups = spec.kv_heads
         columns = (
-            ("w_q", "W_Q", spec.heads, spec.score_dim, asking, above),
-            ("w_k", "W_K", groups, spec.score_dim, source, low),
-            ("w_v", "W_V", groups, spec.value_dim, source, low),
+            ("W_Q", spec.heads, spec.score_dim, asking, above),
+            ("W_K", spec.kv_heads, spec.score_dim, source, low),
+            ("W_V", spec.kv_heads, spec.value_dim, source, low),
         )
         cut = []
-        for number, (_, name, heads, dim, origin, top) in enumerate(columns):
+        for number, (name, heads, dim, origin, top) in enumerate(columns):
             width = self.width(heads * dim)
             left = self._middle(number, width)
             raw = self.width(heads * spec.head_dim) if name == "W_K" else width
             block = self.stripes(self._middle(number, raw), top, raw, low + 24 - top, heads, name)
             scene.arrow(origin.pull(block.centre), origin.bottom, block.centre, top)
-            segments = self.segments(left, low + 36, heads, dim, "QKV"[number])
+            cut.append(self.segments(left, low + 36, heads, dim, "QKV"[number]))
             scene.arrow(block.centre, block.bottom, block.centre, low + 36)
-            cut.append(segments)
         if rope is not None:
             self.join(rope, cut[1][-1])
-        first = {step.key for step in self.walk.steps}
-        for row, key in enumerate(("w_q", "w_k", "w_v")):
-            self.shape(key, low + 4 + 7 * row)
-        rows = ("view", "view_kv", "transpose", "transpose_kv", "cache", "rope_k")
-        for row, key in enumerate(key for key in rows if key in first):
-            self.shape(key, low + 35 + 7 * row)
+        self.shapes(("w_q", "w_k", "w_v"), low + 4)
+        self.shapes(("view", "view_kv", "transpose", "transpose_kv", "cache", "rope_k"), low + 35)
         return cut[0], cut[1], cut[2], low + 46
 
     def query_latent(self, y: float) -> Box:
@@ -262,10 +258,7 @@ class _Drawing:
             caption = f"k_rope {spec.rope_dim}; a cache keeps these two"
         self.scene.text(left + width + rope + 4, y + 6.5, caption, size=8, align="left")
         self.scene.arrow(self.x.pull(box.centre), self.x.bottom, box.centre, y + 2)
-        rows = ("w_q_latent", "w_latent", "w_k_rope")
-        first = {step.key for step in self.walk.steps}
-        for row, key in enumerate(key for key in rows if key in first):
-            self.shape(key, y + 7 * row)
+        self.shapes(("w_q_latent", "w_latent", "w_k_rope"), y)
         return Box(left, y + 2, width, 9), rotary
 
     def stripes(
@@ -276,18 +269,14 @@ class _Drawing:
             shade = mix(self.tone(h, heads), "#ffffff", 0.55)
             self.scene.rect(x + h * width / heads, y, width / heads, height, shade)
         self.scene.rect(x, y, width, height)
-        if width > 14:
-            self.scene.text(x + width / 2, y + height / 2, name, size=10, bold=True)
-        else:
-            self.scene.text(x - 3, y + height / 2, name, size=10, bold=True, align="right")
+        middle, align = (x + width / 2, "center") if width > 14 else (x - 3, "right")
+        self.scene.text(middle, y + height / 2, name, size=10, bold=True, align=align)
         return Box(x, y, width, height)
 
     def tone(self, index: int, heads: int) -> str:
         """Query heads that share a key are shades of the shared key's colour."""
         spec = self.spec
-        if spec.group == 1:
-            return head_colour(index)
-        if heads == spec.kv_heads and heads != spec.heads:
+        if spec.group == 1 or heads == spec.kv_heads:
             return head_colour(index)
         group, member = divmod(index, spec.group)
         return mix(head_colour(group), "#ffffff", 0.5 * member / max(1, spec.group - 1))

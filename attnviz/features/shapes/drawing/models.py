@@ -9,9 +9,8 @@ from dataclasses import replace
 from attnviz.attention.costs import cache_elements, parameters
 from attnviz.attention.spec import AttentionSpec, RunSizes
 from attnviz.drawing.labels import ranges
-from attnviz.errors import Message
 from attnviz.features.shapes.costs import model_cache, stack_of
-from attnviz.features.shapes.result import Compared, PresetSizes, VerifyAnswer
+from attnviz.features.shapes.result import PresetSizes, VerifyAnswer
 from attnviz.features.shapes.table import (
     Column,
     Printed,
@@ -22,6 +21,7 @@ from attnviz.features.shapes.table import (
     numbers,
     percent,
     plural,
+    say,
     size,
     table_of,
 )
@@ -79,13 +79,7 @@ def model_printed(model: ModelSpec, run: RunSizes, walked: Printed) -> Printed:
     notes = [] if not model.partial else [model.partial[0].upper() + model.partial[1:] + "."]
     notes += [_cache_note(model, run), *_state_notes(model, run)]
     if model.whole is None:
-        notes.append(
-            Message(
-                "The share of the whole model is not known: a config counts no parameters; where "
-                "the weights are there, {verify} counts them.",
-                verify=...,
-            )
-        )
+        notes.append(say("model.uncounted", verify=...))
     notes += model.notes
     notes += [f"Sizes: {model.source}"] if model.source else []
     layers = sum(len(group.layers) for group in model.groups)
@@ -110,48 +104,30 @@ def _state_notes(model: ModelSpec, run: RunSizes) -> list[str]:
     if not states:
         return []
     layers = sum(len(group.layers) for group in model.states)
-    return [
-        f"Linear state of {plural(layers, 'layer')} in float32: {size(states)} a sequence, and "
-        f"{size(inputs)} for the last inputs of their convolutions; as much at any length."
-    ]
+    return [say("model.states", plural(layers, "layer"), size(states), size(inputs))]
 
 
 def _state_table(group: StateGroup) -> Table:
     """Give the state of one linear layer and how it is updated, with what its convolution keeps."""
     state = group.state
     read = f"S ← S {state.decay} (I - β k kᵀ) + β v kᵀ, read as S q"
-    columns = (
-        Column("step", "kept"),
-        Column("shape", "shape"),
-        Column("size", "size", "left"),
-        Column("operation", "operation", wrap=12),
-        Column("elements", "numbers", "right"),
-    )
     rows = (
         ("state S", "[B, H, dᵥ, dₖ]", (state.heads, state.value_dim, state.key_dim), read),
+        ("inputs", "[B, C, w]", (state.channels, state.kernel),
+         "the last w tokens' q, k and v before their convolution"),
+    )  # fmt: skip
+    table = table_of(
+        rows,
+        (Column("step", "kept"), lambda row: cell(row[0], "strong")),
+        (Column("shape", "shape"), lambda row: cell(row[1])),
+        (Column("size", "size"), lambda row: cell(f"(B, {', '.join(map(str, row[2]))})")),
+        (Column("operation", "operation", wrap=12), lambda row: cell(row[3])),
         (
-            "inputs",
-            "[B, C, w]",
-            (state.channels, state.kernel),
-            "the last w tokens' q, k and v before their convolution",
+            Column("elements", "numbers", "right"),
+            lambda row: cell(f"{math.prod(row[2]):,}", "", math.prod(row[2])),
         ),
     )
-    return Table(
-        f"One linear layer: layer {group.layers[0]} ({state.rule})",
-        columns,
-        tuple(
-            Row(
-                (
-                    cell(name, "strong"),
-                    cell(letters),
-                    cell(f"(B, {', '.join(map(str, sizes))})"),
-                    cell(operation),
-                    cell(f"{math.prod(sizes):,}", "", math.prod(sizes)),
-                )
-            )
-            for name, letters, sizes, operation in rows
-        ),
-    )
+    return table._replace(title=f"One linear layer: layer {group.layers[0]} ({state.rule})")
 
 
 def _cache(spec: AttentionSpec) -> tuple[str, str, int | str]:
@@ -207,15 +183,7 @@ def presets_printed(listed: Sequence[PresetSizes]) -> Printed:
     )
     return Printed(
         f"{len(listed)} published models: typical sizes of attention",
-        (
-            "D model width, H query heads, G key/value heads, d head width. Parameters of all "
-            "attention layers; layers count encoder, decoder and cross-attention.",
-            Message(
-                "d is nearly always 64 or 128. Trace one with {model}, compare with {compare}.",
-                model="NAME",
-                compare=...,
-            ),
-        ),
+        (say("model.presets"), say("model.trace", model="NAME", compare=...)),
         (table,),
     )
 
@@ -230,16 +198,19 @@ def _shown_source(source: str) -> str:
 
 def verify_printed(verification: VerifyAnswer) -> VerifyAnswer:
     """Lay out every comparison, the failed ones in red, and the verdict."""
+    found = Column("found", "found", "right")
     table = table_of(
         verification.checks,
         (Column("step", "step"), lambda check: cell(check.step, "strong")),
         (Column("what", "what"), lambda check: cell(check.what)),
         (Column("said", "said", "right"), lambda check: cell(check.said)),
+        (found, lambda check: cell(check.found, "" if check.equal else "bad")),
         (
-            Column("found", "found", "right"),
-            lambda check: cell(check.found, "" if check.equal else "bad"),
+            Column("equal", ""),
+            lambda check: cell(
+                *(("✓", "good") if check.equal else ("DIFFERS", "bad")), check.equal
+            ),
         ),
-        (Column("equal", ""), _verdict),
     )
     failed = len(verification.failures)
     verdict = f"All {len(table.rows)} comparisons are equal."
@@ -251,8 +222,3 @@ def verify_printed(verification: VerifyAnswer) -> VerifyAnswer:
         notes=(verdict, *verification.notes),
         tables=(table,),
     )
-
-
-def _verdict(check: Compared) -> TableCell:
-    good = check.equal
-    return cell("✓" if good else "DIFFERS", "good" if good else "bad", good)

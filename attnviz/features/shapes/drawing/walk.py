@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from attnviz.attention.costs import (
     blocked,
     cache_elements,
@@ -12,7 +14,6 @@ from attnviz.attention.costs import (
 )
 from attnviz.attention.spec import Amount, AttentionSpec, LayerAxes, RunSizes
 from attnviz.attention.walkthrough import Step, Walk
-from attnviz.errors import Message
 from attnviz.features.shapes.table import (
     Column,
     Printed,
@@ -22,36 +23,13 @@ from attnviz.features.shapes.table import (
     amount,
     cell,
     percent,
+    say,
     shape_cell,
     size,
     stacked,
 )
 
 WIDE = 108
-COUNTING = (
-    "FLOPs: 2 per multiply-add, matrix products only (as torch's FlopCounterMode counts); biases, "
-    "scale, mask and softmax are left out."
-)
-
-
-MASKS = (
-    "Shape of the mask M: [T, S], [B, 1, 1, S] for padding, or [B·H, T, S] for "
-    "nn.MultiheadAttention (True = blocked; in scaled_dot_product_attention True = allowed). "
-    "Weights: [B, H, T, S]; averaged over heads, PyTorch's default, [B, T, S]."
-)
-
-
-def _aligned(spec: AttentionSpec, run: RunSizes) -> str:
-    """Say which keys the first new query sees, and which PyTorch's is_causal would leave it."""
-    cached, tokens = run.cache or 0, run.seq or 1
-    first, last = max(0, cached - (spec.window or cached + 1) + 1), cached
-    keys = f"key {last:,}" if first == last else f"keys {first:,} to {last:,}"
-    return (
-        f"The mask is aligned at the bottom right: new query 0 sees {keys}. PyTorch's "
-        "is_causal=True aligns it at the top left, where query 0 sees key 0 alone: pass "
-        f"torch.ones({tokens}, {cached + tokens}).tril({cached}).bool() as attn_mask, or "
-        "torch.nn.attention.bias.causal_lower_right."
-    )
 
 
 def walk_printed(walk: Walk, *, explain: bool = False, layers: int = 1) -> Printed:
@@ -123,31 +101,20 @@ def _plain(value: Amount) -> str:
 def cost_table(walk: Walk, layers: int) -> Table:
     """Parameters, FLOPs, memory and cache, each with its formula."""
     spec, run = walk.spec, walk.run
-    axes = LayerAxes(spec, run)
-    p = walk.parameters
+    axes, total = LayerAxes(spec, run), walk.parameters.total
+    projected = "2·B·tokens·inputs·outputs, summed"
+    if spec.kind not in ("mla", "cross"):
+        projected = "2·B·T·(matrix parameters)"
+    attended = f"2·B·H·T·{axes.seen.symbol}·(d_QK + d_V)"
+    attended += " + 2·B·T·S·Hᵢ·(dᵢ + 1)" * (spec.indexer is not None)
+    weights, formula = weights_elements(axes) * run.width, f"B·H·T·S · {run.width} bytes"
     rows = [
-        _cost("parameters", f"{p.total:,}", _parameter_formula(spec, walk), p.total),
-        _cost(
-            "FLOPs, projections",
-            amount(walk.flops.projections),
-            "2·B·T·(matrix parameters)"
-            if spec.kind not in ("mla", "cross")
-            else "2·B·tokens·inputs·outputs, summed",
-            _plain(walk.flops.projections),
-        ),
-        _cost(
-            "FLOPs, attention",
-            amount(walk.flops.attention),
-            f"2·B·H·T·{axes.seen.symbol}·(d_QK + d_V)"
-            + (" + 2·B·T·S·Hᵢ·(dᵢ + 1)" if spec.indexer else ""),
-            _plain(walk.flops.attention),
-        ),
+        _cost("parameters", f"{total:,}", _parameter_formula(spec, walk), total),
+        _cost_of("FLOPs, projections", walk.flops.projections, projected),
+        _cost_of("FLOPs, attention", walk.flops.attention, attended),
+        _cost_of("attention weights", weights, formula, "B"),
     ]
-    weights = weights_elements(axes) * run.width
-    formula = f"B·H·T·S · {run.width} bytes"
-    rows.append(_cost("attention weights", amount(weights, "B"), formula, _plain(weights)))
-    per_token = cache_elements(spec)
-    text = f"{per_token:,} numbers, {size(per_token * run.cache_width)}"
+    numbers, token = cache_elements(spec), cache_elements(spec) * run.cache_width
     latent = "r + dᵣ + dᵢ" if spec.indexer else "r + dᵣ"
     shared = "G" if spec.kv_heads < spec.heads else "H"
     widths = f"2·{shared}·d" if spec.value_dim == spec.head_dim else f"{shared}·(d + dᵥ)"
@@ -155,18 +122,21 @@ def cost_table(walk: Walk, layers: int) -> Table:
     name = "KV cache per token" if spec.causal or run.cache is not None else "K and V per token"
     if spec.kind == "cross":
         name = "K and V per context token"
-    rows.append(_cost(name, text, elements, per_token * run.cache_width))
-    length = axes.s.size
+    rows.append(_cost(name, f"{numbers:,} numbers, {size(token)}", elements, token))
+    short, length = name.split(" per", maxsplit=1)[0], axes.s.size
     if length is not None:
         length = cached_tokens(spec, length) if spec.causal else length
-        total = (run.batch or 1) * length * per_token * run.cache_width
-        short = name.split(" per", maxsplit=1)[0]
-        rows.append(_cost(f"{short}, whole", size(total), f"B·{length:,}·({elements})", total))
+        kept = (run.batch or 1) * length * token
+        rows.append(_cost(f"{short}, whole", size(kept), f"B·{length:,}·({elements})", kept))
     if layers > 1:
-        rows += _all_layers(walk, layers)
+        every, whole = f"{layers:,} layers", layers * total
+        rows += [
+            _cost(f"{every}: parameters", f"{whole:,}", f"{layers:,} × the above", whole),
+            _cost_of(f"{every}: FLOPs", walk.flops.total * layers, ""),
+            _cost(f"{every}: cache per token", size(layers * token), "", layers * token),
+        ]
         if length is not None:
-            short = f"{layers:,} layers: {short}, whole"
-            rows.append(_cost(short, size(layers * total), "", layers * total))
+            rows.append(_cost(f"{every}: {short}, whole", size(layers * kept), "", layers * kept))
     return Table(
         "Costs of one layer",
         (Column("cost", ""), Column("value", "", "right"), Column("formula", "", wrap=12)),
@@ -174,16 +144,8 @@ def cost_table(walk: Walk, layers: int) -> Table:
     )
 
 
-def _all_layers(walk: Walk, layers: int) -> list[Row]:
-    flops = walk.flops.total * layers
-    total = walk.parameters.total * layers
-    token = cache_elements(walk.spec) * walk.run.cache_width * layers
-    noun = "cache per token"
-    return [
-        _cost(f"{layers:,} layers: parameters", f"{total:,}", f"{layers:,} × the above", total),
-        _cost(f"{layers:,} layers: FLOPs", amount(flops), "", _plain(flops)),
-        _cost(f"{layers:,} layers: {noun}", size(token), "", token),
-    ]
+def _cost_of(name: str, value: Amount, formula: str, unit: str = "") -> Row:
+    return _cost(name, amount(value, unit), formula, _plain(value))
 
 
 def _cost(name: str, value: str, formula: str, raw: object) -> Row:
@@ -211,9 +173,9 @@ def _parameter_formula(spec: AttentionSpec, walk: Walk) -> str:
     return formula
 
 
-def _notes(walk: Walk) -> list[str]:
+def _notes(walk: Walk) -> Iterator[str]:
     spec, run = walk.spec, walk.run
-    notes = [COUNTING]
+    yield say("every.counting")
     if run.cache is None and spec.kind != "cross":
         equal = crossing(spec)
         text = f"Attention itself costs as much as the projections at T = {equal or 0:,.0f}"
@@ -222,84 +184,58 @@ def _notes(walk: Walk) -> list[str]:
         if run.seq is not None:
             part = (walk.flops.attention.value or 0) / (walk.flops.total.value or 1)
             text += f"; here, at T = {run.seq:,}, it is {percent(part)} of the FLOPs"
-        notes.append(text + ".")
-    ruler = _ruler(spec, run)
-    if ruler:
-        notes.append(ruler)
+        yield text + "."
+    yield from _largest(spec, run)
     if run.seq is None and run.cache is None and spec.kind != "cross":
-        notes.append(
-            Message(
-                "S = T in self-attention. {seq} sets T; {explain} explains every step.",
-                seq=...,
-                explain=...,
-            )
-        )
+        yield say("walk.letters", seq=..., explain=...)
     if run.cache is None and (spec.causal or spec.window is not None):
-        notes.append(_blocked(spec, run))
-    notes.append(MASKS)
+        yield _blocked(spec, run)
+    yield say("walk.masks")
     if run.cache is not None and (run.seq or 1) > 1 and spec.causal:
-        notes.append(_aligned(spec, run))
+        yield _aligned(spec, run.cache, run.seq or 1)
     if run.chosen is None:
-        notes.append(unset_dtype())
+        yield say("every.unset_dtype", dtype="bf16")
     if run.width == 2:
-        notes.append("Softmax runs in float32; its weights are then stored in " + run.number + ".")
+        yield say("walk.half", run.number)
     if spec.window is not None and run.cache is not None:
-        notes.append(f"A window of {spec.window:,} needs no more than that many cached tokens.")
-    return notes
+        yield say("walk.cached_window", spec.window)
 
 
-def unset_dtype() -> str:
-    """Return that nobody chose a dtype."""
-    return Message(
-        "No dtype was chosen, and no config names one: bytes are those of float32; {dtype} sets "
-        "another.",
-        dtype="bf16",
-    )
+def _aligned(spec: AttentionSpec, cached: int, tokens: int) -> str:
+    """Say which keys the first new query sees, and which PyTorch's is_causal would leave it."""
+    first = max(0, cached - (spec.window or cached + 1) + 1)
+    keys = f"key {cached:,}" if first == cached else f"keys {first:,} to {cached:,}"
+    return say("walk.aligned", keys, tokens, cached + tokens, cached)
 
 
 def _blocked(spec: AttentionSpec, run: RunSizes) -> str:
     """Return what the masks block, and what of it is counted."""
     if spec.indexer is not None:
         keep = spec.indexer.keep
-        text = f"A query is compared with the {keep:,} keys that the indexer selects, all of them "
-        text += f"up to T = {keep:,}; only these count, and the indexer, which scores every key."
-        if run.seq is not None and run.seq > keep:
-            text += f" Of the T·T scores {percent(blocked(spec, run.seq))} are blocked."
-        return text
+        text = say("walk.indexed", keep, keep)
+        if run.seq is None or run.seq <= keep:
+            return text
+        return f"{text} Of the T·T scores {percent(blocked(spec, run.seq))} are blocked."
     if spec.window is None or (run.seq is not None and run.seq <= spec.window):
-        return (
-            "The causal mask blocks nearly half of the scores, but they are computed and counted "
-            "here; kernels that skip them do about half of attention's FLOPs."
-            if spec.causal
-            else f"The window of {spec.window:,} is as long as the text: it blocks nothing."
-        )
+        return say("walk.causal") if spec.causal else say("walk.long_window", spec.window)
     reach = LayerAxes(spec, run).seen.size or 0
     word = "chunk" if spec.chunked else "window"
     if run.seq is None:
         near = "the mask blocks nearly half of the scores" if spec.causal else "nothing is blocked"
-        return (
-            f"Up to T = {spec.window:,} {near}; beyond, a query is compared with no more than "
-            f"{reach:,} keys of its {word}, which is what is counted here."
-        )
-    return (
-        f"Masks block {percent(blocked(spec, run.seq))} of the T·T scores. Counted are {reach:,} "
-        f"keys a query, those of its {word}, which a kernel for windows computes."
-    )
+        return say("walk.window", spec.window, near, reach, word)
+    return say("walk.window_at", percent(blocked(spec, run.seq)), reach, word)
 
 
-def _ruler(spec: AttentionSpec, run: RunSizes) -> str:
-    """Which memory is the largest."""
+def _largest(spec: AttentionSpec, run: RunSizes) -> Iterator[str]:
+    """Say which memory is the largest."""
     axes = LayerAxes(spec, run)
     weights, tokens = (weights_elements(axes) * run.width).value, axes.s.size
     if weights is None or tokens is None:
-        return ""
+        return
     kinds = {
         "the parameters": parameters(spec).total * run.width,
         "the attention weights": weights,
         "the keys and values": (run.batch or 1) * tokens * cache_elements(spec) * run.cache_width,
     }
     first, second, _ = sorted(kinds, key=lambda name: -kinds[name])
-    return (
-        f"Most of a layer's memory here: {first} ({size(kinds[first])}), then {second} "
-        f"({size(kinds[second])})."
-    )
+    yield say("walk.memory", first, size(kinds[first]), second, size(kinds[second]))
