@@ -268,7 +268,7 @@ def test_mosaic_puts_each_head_in_its_place() -> None:
                 assert (tile == glyphs.WHITE).all()
             else:
                 assert np.argwhere(tile == glyphs.LEVELS - 1).tolist() == [[layer, head]]
-    pixels, _ = decoded(mosaic.mosaic_png(heads, Style(normalize="row", dpi=100), title="all"))
+    pixels, _ = decoded(mosaic.boxed_png(heads, Style(normalize="row", dpi=100), "all", "")[0])
     assert pixels.shape[0] > found.levels.shape[0]
     rows, columns = found.levels.shape
     windows = np.lib.stride_tricks.sliding_window_view(pixels, (1, columns))[:, :, 0]
