@@ -280,9 +280,7 @@ def test_padding_and_batches_do_not_change_maps(minilm: str, monkeypatch) -> Non
     ]
 
     def ran() -> dict[int, scored.Scored]:
-        found = scored.run_texts(
-            items, source, ExportSettings(), heads, lambda i: True, lambda i: None
-        )
+        found = scored.run_texts(items, source, ExportSettings(), heads, lambda i: True)
         return {result.input.number: result for result in found}
 
     sizes = []
