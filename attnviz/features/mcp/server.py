@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable
 from difflib import get_close_matches
 from types import TracebackType
-from typing import Annotated, Any, Self, get_args, get_origin
+from typing import Annotated, Any, Self, get_args
 
 from anyio import CapacityLimiter, EndOfStream, from_thread, to_thread
 from mcp.server.mcpserver import Image, MCPServer
@@ -21,7 +21,7 @@ from pydantic import ConfigDict, Field, ValidationError
 from attnviz import __version__
 from attnviz.errors import AttnvizError, Message, cut, encodable
 from attnviz.features.mcp.results import ToolAnswer
-from attnviz.features.mcp.tools import Tools
+from attnviz.features.mcp.tools import Tools, description_of
 
 
 class Answering:
@@ -198,13 +198,10 @@ def server(tools: Tools) -> ToolServer:
     tools.checkpoint = from_thread.check_cancelled
     limiter = CapacityLimiter(1)
     for tool in tools.all():
-        result.tool(description=_described(tool), structured_output=False)(_called(tool, limiter))
+        declare = result.tool(description=description_of(tool), structured_output=False)
+        declare(_called(tool, limiter))
     result.refuse_unknown()
     return result
-
-
-def _described(tool: Callable[..., ToolAnswer]) -> str:
-    return " ".join((tool.__doc__ or "").split())
 
 
 def _called(tool: Callable[..., ToolAnswer], limiter: CapacityLimiter) -> Callable[..., Any]:
@@ -221,16 +218,9 @@ def _called(tool: Callable[..., ToolAnswer], limiter: CapacityLimiter) -> Callab
             return [text]
         return [text, Image(data=answer.picture, format="png")]
 
-    signature = inspect.signature(tool)
-    described = [parameter.replace(annotation=_field(parameter.annotation))
-                 for parameter in signature.parameters.values()]  # fmt: skip
+    signature, described = inspect.signature(tool), []
+    for parameter in signature.parameters.values():
+        kind, schema = get_args(parameter.annotation)
+        described.append(parameter.replace(annotation=Annotated[kind, Field(**schema)]))
     call.__signature__ = signature.replace(parameters=described)  # type: ignore[attr-defined]
     return call
-
-
-def _field(annotation: Any) -> Any:
-    """Write the type of an argument, with what its schema says, as pydantic takes it."""
-    if get_origin(annotation) is not Annotated:
-        return annotation
-    kind, schema = get_args(annotation)
-    return Annotated[kind, Field(**vars(schema))]
