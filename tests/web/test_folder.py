@@ -45,7 +45,7 @@ def test_the_index_links_to_each_and_each_links_back(browser: Any, folder: Path)
     with opened(browser) as found:
         found.documents |= {(folder / name).as_uri() for name in [*pages, "index.html"]}
         found.page.goto((folder / "index.html").as_uri())
-        links = found.page.eval_on_selector_all("main a", "all => all.map(a => a.href)")
+        links = found.all("main a", "href")
         assert links == [(folder / name).as_uri() for name in pages]
         said = found.page.inner_text("main")
         assert f"attnviz lens '{TEXT}' -q -o ./{folder.name} · " in said

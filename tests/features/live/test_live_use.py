@@ -72,7 +72,7 @@ def texts(found: list[dict[str, Any]]) -> list[str]:
 def test_both_axes_have_their_tokens(page: Opened, path: Path, width: int, height: int) -> None:
     sized(page, path, width, height)
     rows, columns = labels(page)
-    all_of_them = page.page.eval_on_selector_all("#tokens .token", "a => a.map(e => e.textContent)")
+    all_of_them = page.all("#tokens .token")
     for found in (texts(rows), texts(columns)):
         assert len(found) == len(all_of_them) == 18
         for label, token in zip(found, all_of_them, strict=True):

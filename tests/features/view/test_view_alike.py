@@ -141,9 +141,7 @@ def test_a_card_names_the_nearest_heads_as_links(shared: Opened, pages, demo) ->
     number = [head.name for head in plane.heads].index("3.0")
     shared.open(pages["demo"], "view=card&head=3.0&on=3.0")
     links = "#card-body button.link[data-head]"
-    found = shared.page.eval_on_selector_all(
-        links, "all => all.map(one => one.parentElement.textContent)"
-    )
+    found = shared.all(links, "parentElement.textContent")
     want = [f"{head.name} at {far:.2f}" for head, far in plane.nearest[number]]
     assert [one[: len(start)] for one, start in zip(found, want, strict=True)] == want
     shared.page.click(links)

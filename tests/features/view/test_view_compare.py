@@ -432,9 +432,7 @@ def test_heads_are_ranked_by_what_changed(browser: Any, pages, tmp_path: Path) -
                 page.press("j")
                 until(page.page, "document.querySelectorAll('#most-list button').length")
                 want = {h.name: expected(held[0], held[other], h, keep) for h in held[0].layout}
-                told = page.page.eval_on_selector_all(
-                    "#most-list button", "all => all.map(b => b.textContent)"
-                )
+                told = page.all("#most-list button")
                 assert len(told) == 6
                 values = []
                 number = r"<?[\d.]+(?: ± [\d.]+)?"
@@ -486,9 +484,7 @@ def test_a_ranking_of_norms_divides_them_by_their_sums(browser: Any, tmp_path: P
         until(page.page, "document.querySelectorAll('#most-list button').length")
         rows = compare([(both[0], both[1])], "position").heads
         want = {head.name.removeprefix("decoder:"): head.distance.mean for head in rows}
-        told = page.page.eval_on_selector_all(
-            "#most-list button", "all => all.map(b => b.textContent)"
-        )
+        told = page.all("#most-list button")
         for text in told:
             name, mean = text.split()[:2]
             assert holds(mean, want[name]), (text, want[name])
@@ -518,7 +514,7 @@ def test_two_runs_of_a_text_open_side_by_side(browser: Any, tmp_path: Path) -> N
         page.press("b")
         assert "text=3" in page.hash()
         assert shown(page) == ["first", "second", "difference"]
-        options = page.page.eval_on_selector_all("#texts option", "all => all.map(o => o.text)")
+        options = page.all("#texts option", "text")
         assert [one.split(": ")[1] for one in options] == sorted(texts * 2)
         assert [re.search(r"^\d. fresh mha.* seed (\d):", one)[1] for one in options] == [
             "0",

@@ -168,7 +168,7 @@ def test_overview_sorts_by_role(shared: Opened, pages) -> None:
             found.append((button.get_attribute("data-head"), title.rpartition(" (")[0]))
             assert title.endswith(f"({row.locator('button').count()})")
     assert sorted(found) == sorted(plays)
-    chips = shared.page.eval_on_selector_all("#roles button", "all => all.map(b => b.textContent)")
+    chips = shared.all("#roles button")
     assert [chip.strip() for chip in chips] == [
         f"{name or 'no role'} {n}" for name, n in tally(report)
     ]
@@ -327,9 +327,7 @@ def test_cross_attention_has_a_text_for_each_side(shared: Opened, pages) -> None
     shared.open(pages["three"], "view=text&kind=cross&on=1.1&pin=k3")
     shared.page.wait_for_timeout(200)
     assert shared.page.locator("#text-body .paragraph").count() == 2
-    labels = shared.page.eval_on_selector_all(
-        "#text-body [data-side=q]", "all => all.map(one => one.getAttribute('aria-label'))"
-    )
+    labels = shared.all("#text-body [data-side=q]", "getAttribute('aria-label')")
     assert [label.split(", ")[0] for label in labels] == [f"tgt{i}" for i in range(4)]
     assert all(says(label.split(", ")[1], weights[i, 3]) for i, label in enumerate(labels))
 
@@ -351,9 +349,7 @@ def test_card_gives_evidence_and_pairs(shared: Opened, pages) -> None:
             assert re.search(line, body)
     weights = of(capture, scored.head.name, "decoder")
     best = np.sort(weights, axis=None)[::-1][:12]
-    cells = shared.page.eval_on_selector_all(
-        "#card-body section:nth-child(2) tbody tr", "all => all.map(r => r.lastChild.textContent)"
-    )
+    cells = shared.all("#card-body section:nth-child(2) tbody tr", "lastChild.textContent")
     assert all(map(says, cells, best))
     assert len(cells) == (best > 0).sum()
     assert "Jain & Wallace 2019" in body
@@ -487,9 +483,7 @@ def test_search_marks_and_walks_the_matches(shared: Opened, pages) -> None:
     shared.open(pages["pair"], "view=text&on=0.0")
     shared.page.fill("#find", "sep]")
     shared.settle()
-    found = shared.page.eval_on_selector_all(
-        "#text-body .found", "all => all.map(o => o.dataset.at)"
-    )
+    found = shared.all("#text-body .found", "dataset.at")
     assert found == ["5", "9"]
     pins = []
     for _ in range(3):
@@ -546,7 +540,7 @@ def test_every_view_saves_in_every_format(shared: Opened, pages, view: str) -> N
 
 def test_several_texts_have_a_picker(shared: Opened, pages) -> None:
     shared.open(pages["several"], "view=map&on=0.1")
-    texts = shared.page.eval_on_selector_all("#texts option", "all => all.map(o => o.textContent)")
+    texts = shared.all("#texts option")
     assert texts == ["1. w0 w1 w2 w3", "2. v0 v1 v2 v3 v4 v5"]
     shared.page.select_option("#texts", "1")
     shared.settle()

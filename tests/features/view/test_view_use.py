@@ -365,9 +365,7 @@ def test_a_dot_for_a_space_is_explained_and_not_read_aloud(shared: Opened, pages
     shared.page.wait_for_timeout(200)
     assert shared.text("#spoken").startswith("are (3) to <|endoftext|>: ")
     shared.go("view=text&on=1.4&words=1")
-    labels = shared.page.eval_on_selector_all(
-        "#text-body button", "all => all.map(one => one.getAttribute('aria-label'))"
-    )
+    labels = shared.all("#text-body button", "getAttribute('aria-label')")
     assert "aren't" in labels
     assert not any("·" in label for label in labels)
     shared.open(pages["pair"])
@@ -461,7 +459,7 @@ def test_paper_gets_the_whole_drawing_in_light(browser: Any, pages, view: str) -
         box = page.page.locator("#print svg").bounding_box()
         assert box["width"] <= 700
         assert box["x"] >= 0
-        texts = page.page.eval_on_selector_all("#print text", "all => all.map(t => t.textContent)")
+        texts = page.all("#print text")
         assert texts == [t.text for t in want.iter(f"{SVG}text")]
         grounds = (
             "[...document.querySelectorAll('#print rect, body')].map(r => r.getAttribute('fill'))"

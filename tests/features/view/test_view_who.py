@@ -30,7 +30,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def listed(page: Opened) -> list[tuple[str, str, str]]:
     """The heads as they are ranked, each with its weight (what follows ± too) and share in %."""
-    told = page.page.eval_on_selector_all("#who-list button", "all => all.map(b => b.textContent)")
+    told = page.all("#who-list button")
     number = r"<?[\d.]+(?: ± [\d.]+)?"
     return [re.fullmatch(rf"(\d+\.\d+) ({number}) ({number}) %", one).groups() for one in told]
 

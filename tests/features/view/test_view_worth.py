@@ -160,7 +160,7 @@ def test_heads_are_ranked_by_what_tints_them(shared: Opened, page: Path, report)
     shared.page.select_option("#tint", "ablate-effect")
     shared.settle()
     shared.click("#sorts [data-sort=value]")
-    order = shared.page.eval_on_selector_all(".tile", "all => all.map(one => one.dataset.head)")
+    order = shared.all(".tile", "dataset.head")
     found = effects(report)
     assert order == sorted(found, key=lambda name: -found[name].change)
     assert "sort=value" in shared.hash()
@@ -210,9 +210,7 @@ def test_heads_stand_by_the_weight_on_their_sink(shared: Opened, tmp_path: Path)
     text = "The keys to the cabinet are on the table because the keys to the cabinet were lost."
     scored = av.heads(text).heads
     shared.open(av.view(text).save(tmp_path / "sink.html"), "view=overview&tint=sink&sort=value")
-    names = shared.page.eval_on_selector_all(
-        "#overview-tiles .tile", "tiles => tiles.map(tile => tile.dataset.head)"
-    )
+    names = shared.all("#overview-tiles .tile", "dataset.head")
     ranked = sorted(scored, key=lambda one: -(one.scores["sink"].mean or 0.0))
     assert names == [one.head.name for one in ranked]
     (resting,) = [one for one in scored if one.head.name == "2.2"]
