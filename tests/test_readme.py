@@ -17,6 +17,7 @@ from attnviz.features.listed import FEATURES
 from docs import pictures
 from tests import ROOT
 from tests.claims import claims
+from tests.cli.calling import ok
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 ELSEWHERE = re.compile(r"bert-base|google/|gpt2(?!\w|-)|FOLDER|llama|\||my-model|t5-")
@@ -153,5 +154,4 @@ def test_example_runs(page: str, line: str, tmp_path, monkeypatch, capsys) -> No
         pytest.skip("needs what is not here")
     (tmp_path / "sample_inputs").symlink_to(ROOT / "sample_inputs")
     monkeypatch.chdir(tmp_path)
-    assert main(shlex.split(line)[1:]) == 0, capsys.readouterr().err
-    assert capsys.readouterr().out
+    assert ok(capsys, *shlex.split(line)[1:])

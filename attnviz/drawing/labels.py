@@ -347,7 +347,15 @@ def caption(info: SourceInfo, texts: Sequence[str]) -> str:
     return f"{model_name(info)}: {read}" if read else model_name(info)
 
 
-def _measured(result: ScoredHeads | Capture) -> str:
+class _Quantified(Protocol):
+    """What is of some quantity."""
+
+    @property
+    def quantity(self) -> str:
+        """A name of :data:`attnviz.core.quantities.QUANTITIES`."""
+
+
+def said(result: _Quantified) -> str:
     """Say what was measured in place of attention weights; empty where it was those."""
     if result.quantity == "weights":
         return ""
@@ -372,7 +380,7 @@ def origin(result: ScoredHeads | Capture, *captures: Capture) -> str:
         backend(info),
         f"{tokens} token{'s' * (tokens != '1')}" if tokens else "",
         f"{info.device} {info.dtype}",
-        _measured(result),
+        said(result),
     ]
     return " · ".join(part for part in parts if part)
 

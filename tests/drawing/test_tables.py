@@ -15,6 +15,7 @@ import attnviz as av
 from attnviz.cli import main
 from attnviz.drawing import tables
 from attnviz.errors import UsageError
+from tests.cli.calling import ok
 
 TEXT = "the cat river moon stone bread the cat river moon stone"
 
@@ -79,8 +80,7 @@ def test_a_missing_library_is_named_with_its_remedy(
 
 
 def test_models_as_csv(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["models", "--csv"]) == 0
-    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    rows = list(csv.DictReader(io.StringIO(ok(capsys, "models", "--csv"))))
     assert {"demo-gpt2", "demo-bert"} <= {row["name"] for row in rows}
     assert main(["models", "--csv", "--json"]) == 2
 
