@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable
 from difflib import get_close_matches
 from types import TracebackType
-from typing import Annotated, Any, Self, get_args
+from typing import Annotated, Any, Self, get_args, get_origin
 
 from anyio import CapacityLimiter, EndOfStream, from_thread, to_thread
 from mcp.server.mcpserver import Image, MCPServer
@@ -218,9 +218,16 @@ def _called(tool: Callable[..., ToolAnswer], limiter: CapacityLimiter) -> Callab
             return [text]
         return [text, Image(data=answer.picture, format="png")]
 
-    signature, described = inspect.signature(tool), []
-    for parameter in signature.parameters.values():
-        kind, schema = get_args(parameter.annotation)
-        described.append(parameter.replace(annotation=Annotated[kind, Field(**schema)]))
+    signature = inspect.signature(tool)
+    described = [parameter.replace(annotation=_field(parameter.annotation))
+                 for parameter in signature.parameters.values()]  # fmt: skip
     call.__signature__ = signature.replace(parameters=described)  # type: ignore[attr-defined]
     return call
+
+
+def _field(annotation: Any) -> Any:
+    """Write the type of an argument, with what its schema says, as pydantic takes it."""
+    if get_origin(annotation) is not Annotated:
+        return annotation
+    kind, schema = get_args(annotation)
+    return Annotated[kind, Field(**schema)]

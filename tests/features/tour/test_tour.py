@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from attnviz.cli import COMMANDS, console, output
+from attnviz.cli import COMMANDS, console, main, output
 from attnviz.features.tour.command import typed
 from attnviz.features.tour.stops import INDUCTION, PREVIOUS, STOPS, Measured
 from tests.cli.calling import ok
@@ -97,7 +97,8 @@ def test_at_a_terminal_enter_goes_on_and_q_quits(
     monkeypatch.setattr(sys, "stdin", keyboard)
     for stream in (sys.stdin, sys.stdout):
         monkeypatch.setattr(stream, "isatty", lambda: True)
-    out = ok(capsys, "demo", "-q")
+    assert main(["demo", "-q"]) == 0
+    out = capsys.readouterr().out
     assert sum(f"{n}/5 " in out for n in range(1, 6)) == stops
     assert len(opened) == pages
     for page in opened:
