@@ -190,6 +190,14 @@ class Opened:
         self.page.click(selector, **options)
         return self.settle()
 
+    def fill(self, selector: str, text: str) -> Opened:
+        self.page.fill(selector, text)
+        return self.settle()
+
+    def choose(self, selector: str, value: str) -> Opened:
+        self.page.select_option(selector, value)
+        return self.settle()
+
     def text(self, selector: str) -> str:
         return self.page.inner_text(selector)
 

@@ -279,7 +279,6 @@ def bad(tmp_path_factory) -> str:
 
 MISTAKES = [
     # arguments, exit code, words of the one line; many more are in messages.txt
-    ([" \t", "-m", "fresh"], 1, ["empty"]),
     (["-f", "{tmp}/latin1.txt", "-m", "fresh"], 1, ["not UTF-8", "byte 2"]),
     (["-f", "{tmp}/blank.txt", "-m", "fresh"], 1, ["empty"]),
     (["-f", "{tmp}/none.txt", "-m", "fresh"], 1, ["No such file or directory; check the path"]),
@@ -295,13 +294,11 @@ MISTAKES = [
     (["a", "-m", "fresh", "--select", "banana"], 2, ["banana", "4.11"]),
     (["a", "-m", "fresh", "--select", ""], 2, ["empty"]),
     (["--ids", "1,999999", "-m", "{minilm}"], 1, ["999999", "30521"]),
-    (["a", "--heads", "4"], 2, ["--heads shapes a fresh layer; add --model fresh"]),
     (["a", "--layers", "2", "--causal"], 2, ["--layers, --causal shape a fresh layer"]),
     (["a", "-m", "{minilm}", "--device", "cuda:7"], 1, ["cuda:7", "cpu"]),
     (["a", "-m", "{tmp}/file"], 1, ["file"]),
     (["--recorded", "{tmp}/none.npz"], 1, ["is missing"]),
     (["--recorded", "{tmp}/sums.npz"], 1, ["expected a row that sums to 1", "found 2"]),
-    (["a", "-m", "fresh", "-o", "{tmp}/x.bmp"], 2, ["x.bmp", ".png"]),
     (["a", "-m", "fresh", "-o", "{tmp}/no/x.png"], 1, ["does not exist"]),
 ]
 

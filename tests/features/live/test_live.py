@@ -195,11 +195,9 @@ def test_it_writes_what_the_model_would(gpt2: Opened) -> None:
 
 def test_switches_and_links(gpt2: Opened, pages: dict[str, Path]) -> None:
     page = gpt2.page
-    page.click('[data-head="2.4"]', modifiers=["Shift"])
-    gpt2.settle()
+    gpt2.click('[data-head="2.4"]', modifiers=["Shift"])
     assert page.inner_text("#off-count") == "1 of 24 off"
-    page.fill("#text", "a b a b")
-    gpt2.settle()
+    gpt2.fill("#text", "a b a b")
     page.wait_for_timeout(250)
     state = page.evaluate("location.hash")
     assert "off=2.4" in state
@@ -208,15 +206,13 @@ def test_switches_and_links(gpt2: Opened, pages: dict[str, Path]) -> None:
     assert page.inner_text("#off-count") == "1 of 24 off"
     page.keyboard.press("Tab")
     page.focus('[data-head="2.4"]')
-    page.keyboard.press("x")
-    gpt2.settle()
+    gpt2.press("x")
     assert page.inner_text("#off-count") == "24"
 
 
 def test_what_a_causal_model_may_not_see_is_grey(gpt2: Opened) -> None:
     page = gpt2.page
-    page.fill("#text", "a b a b a b")
-    gpt2.settle()
+    gpt2.fill("#text", "a b a b a b")
     box = page.locator("#map-before").bounding_box()
     page.mouse.move(box["x"] + 0.9 * box["width"], box["y"] + 0.1 * box["height"])
     assert page.inner_text("#tip").endswith("not allowed")
@@ -224,8 +220,7 @@ def test_what_a_causal_model_may_not_see_is_grey(gpt2: Opened) -> None:
 
 
 def test_hostile_text_stays_text(gpt2: Opened) -> None:
-    gpt2.page.fill("#text", "</script><img src=x onerror=alert(1)> <b>bold</b> \u202eabc")
-    gpt2.settle()
+    gpt2.fill("#text", "</script><img src=x onerror=alert(1)> <b>bold</b> \u202eabc")
     assert gpt2.page.eval_on_selector_all("#tokens b, #tokens img", "all => all.length") == 0
     assert "<U+202E>" in gpt2.page.inner_text("#tokens") or "<E2" in gpt2.page.inner_text("#tokens")
 
@@ -244,11 +239,9 @@ def test_axe_finds_nothing(gpt2: Opened, pages: dict[str, Path], scheme: str, wi
 
 
 def test_an_empty_text_and_one_too_long(gpt2: Opened) -> None:
-    gpt2.page.fill("#text", "word " * 400)
-    gpt2.settle()
+    gpt2.fill("#text", "word " * 400)
     assert "beyond the model's 256 left out" in gpt2.page.inner_text("#said")
-    gpt2.page.fill("#text", "")
-    gpt2.settle()
+    gpt2.fill("#text", "")
     assert gpt2.page.locator("#tokens .token").count() == 1  # <|endoftext|> stands before any text
 
 
@@ -287,8 +280,7 @@ def test_eight_bits_run_and_print_only_digits_that_stand(
         assert all(norm.startswith("≈ ") for norm in marked)
         seen = 0
         for text in sentences()[:4]:
-            page.page.fill("#text", text)
-            page.settle()
+            page.fill("#text", text)
             capture = av.capture(text, model=exact)
             layer, head = map(int, page.page.inner_text("#head-title").split()[-1].split("."))
             row = capture.maps[Site("decoder", layer)][head][-1]

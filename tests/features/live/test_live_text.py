@@ -61,20 +61,17 @@ def test_no_text_says_what_to_type_and_draws_no_map(page: Opened, path: Path) ->
     assert tab.locator("#next-words li").count() == 3, "of how texts begin"
     parts = ("#stage", "#grid", "#map-before", "#river")
     assert not any(tab.is_visible(part) for part in parts)
-    tab.fill("#text", "the cat")
-    page.settle()
+    page.fill("#text", "the cat")
     assert all(tab.is_visible(part) for part in parts[1:])
     assert tab.locator("#map-before").bounding_box()["width"] > 200
-    tab.fill("#text", "  ")
-    page.settle()
+    page.fill("#text", "  ")
     assert not tab.is_visible("#map-before")
 
 
 def test_a_masked_model_asks_for_its_mask(page: Opened, samples: Samples) -> None:
     tab = page.open(live_page(samples, "demo-bert"), "text=").page
     assert "[MASK]" in tab.get_attribute("#text", "placeholder")
-    tab.fill("#text", "the cat [MASK] on the mat")
-    page.settle()
+    page.fill("#text", "the cat [MASK] on the mat")
     assert tab.inner_text("#next-said") == "in the place of [MASK]"
 
 
@@ -92,8 +89,7 @@ def test_roles_are_those_of_heads_on_every_text(browser: Any, samples: Samples, 
     with opened(browser) as page:
         page.open(live_page(samples, name))
         for text in TEXTS:
-            page.page.fill("#text", text)
-            page.settle()
+            page.fill("#text", text)
             until(page.page, FRESH)
             page.settle()
             found = page.page.eval_on_selector_all(

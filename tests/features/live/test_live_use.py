@@ -90,8 +90,7 @@ def test_few_of_many_tokens_are_named_but_always_the_one_pointed_at(
     page: Opened, path: Path
 ) -> None:
     sized(page, path, 1280, 900)
-    page.page.fill("#text", " ".join(f"{n} apples" for n in range(60)))
-    page.settle()
+    page.fill("#text", " ".join(f"{n} apples" for n in range(60)))
     count = page.page.locator("#tokens .token").count()
     rows, columns = labels(page)
     assert count > 100
@@ -145,8 +144,7 @@ def test_why_opens_beside_or_right_below_the_map(
 ) -> None:
     sized(page, path, width, height)
     assert page.page.is_visible("#ask-why")
-    page.page.click("#ask-why")
-    page.settle()
+    page.click("#ask-why")
     until(page.page, "document.activeElement.id === 'why-title'")
     boxes = "ids => ids.map(id => document.getElementById(id).getBoundingClientRect().toJSON())"
     figure, why, part = page.page.evaluate(boxes, ["map-before", "why-title", "head-part"])
@@ -218,8 +216,7 @@ def test_a_seed_draws_the_same_text_again(page: Opened, path: Path) -> None:
     for seed in (5, 5, 6):
         sized(page, path, 1280, 900, f"text=The+old+man&temperature=1.2&seed={seed}")
         assert page.page.input_value("#seed") == str(seed)
-        page.page.click("#write-ten")
-        page.settle()
+        page.click("#write-ten")
         written.append(page.page.input_value("#text"))
     assert written[0] == written[1] != written[2]
     page.page.fill("#seed", "77")
@@ -276,13 +273,11 @@ def test_how_a_token_is_drawn_stands_in_the_address(page: Opened, path: Path) ->
     sized(page, path, 1280, 900, "text=The+old+man&temperature=1.2&seed=5&topK=1")
     assert page.page.input_value("#top-k") == "1"
     assert page.page.input_value("#top-p") == ""
-    page.page.click("#write-ten")
-    page.settle()
+    page.click("#write-ten")
     likeliest = page.page.input_value("#text")
     sized(page, path, 1280, 900, "text=The+old+man")
     assert all(page.page.is_disabled(one) for one in ("#top-k", "#top-p", "#seed"))
-    page.page.click("#write-ten")
-    page.settle()
+    page.click("#write-ten")
     assert page.page.input_value("#text") == likeliest, "of one token the likeliest is drawn"
     sized(page, path, 1280, 900, "text=The+old+man&temperature=1.2&topK=x&topP=7")
     page.page.fill("#top-p", "0.35")
@@ -325,8 +320,7 @@ def test_blue_is_on_and_what_is_off_is_hollow(page: Opened, path: Path) -> None:
     page.page.click("#look-around")
     before = page.page.evaluate(filled)
     page.page.click("#groups [data-ids]")
-    page.page.click("#places")
-    page.settle()
+    page.click("#places")
     assert page.page.locator("#groups [aria-pressed=true]").count() >= 1
     assert page.page.evaluate(filled) == before
     struck = "e => getComputedStyle(e).textDecorationLine"

@@ -149,8 +149,7 @@ def test_bars_say_where_query_and_key_are_from(
             assert bars[label] == pytest.approx(wanted[label], abs=1e-3)
         assert sum(bars.values()) == pytest.approx(found.score, abs=5e-3)
     head = page.page.get_attribute("#why [data-source] >> nth=0", "data-source")
-    page.page.click("#why [data-source] >> nth=0")
-    page.settle()
+    page.click("#why [data-source] >> nth=0")
     until(page.page, f"document.querySelector('#why-body p').textContent.includes('{head}')")
     assert "From where" in page.page.inner_text("#why-body")
 

@@ -114,39 +114,32 @@ def test_the_picture_shows_the_word_the_heads_and_the_switch(page: Opened, path:
         "3.0",
         "1.4",
     ]
-    tab.click("#stage-switch")
-    page.settle()
+    page.click("#stage-switch")
     without, after = reference(WRITER)
     assert without < 0.001
     assert tab.inner_text("#stage-share") == "<0.1 %"
     assert f"{after[READER][LAST, PLACE]:.3f} of its weight" in tab.inner_text("#stage-said")
     assert tab.inner_text("#stage-switch") == "switch 1.4 on"
-    tab.click("#stage-switch")
-    page.settle()
+    page.click("#stage-switch")
     assert tab.inner_text("#stage-share") == f"{100 * share:.0f} %"
 
 
 def test_a_link_to_another_token_has_no_empty_picture(page: Opened, path: Path) -> None:
     tab = page.open(path, "at=8", again=True).page
     assert not tab.is_visible("#stage")
-    tab.click("#token-11")
-    page.settle()
+    page.click("#token-11")
     assert tab.inner_text("#stage-word") == "bread"
-    tab.click("#token-8")
-    page.settle()
+    page.click("#token-8")
     assert tab.inner_text("#stage-word") == "bread", "what was drawn stays"
 
 
 def test_it_leaves_room_for_a_text_of_ones_own_and_for_lessons(page: Opened, path: Path) -> None:
     tab = page.open(path, again=True).page
-    tab.fill("#text", "the dog ran")
-    page.settle()
+    page.fill("#text", "the dog ran")
     assert not tab.is_visible("#stage")
-    tab.fill("#text", TEXT)
-    page.settle()
+    page.fill("#text", TEXT)
     assert tab.is_visible("#stage")
-    tab.click("[data-lesson=next]")
-    page.settle()
+    page.click("[data-lesson=next]")
     assert not tab.is_visible("#stage")
 
 
@@ -207,12 +200,10 @@ def test_the_picture_of_a_mask_shows_its_word_and_the_switch(page: Opened, maske
     assert tab.inner_text("#stage-word") == "had"
     assert tab.inner_text("#stage-share") == f"{100 * share:.0f} %"
     assert [arc.text_content() for arc in tab.query_selector_all("#stage-arcs text")] == ["0.5"]
-    tab.click("#stage-switch")
-    page.settle()
+    page.click("#stage-switch")
     assert tab.inner_text("#stage-share") == f"{100 * without:.0f} %"
     assert "With head 0.5 off" in tab.inner_text("#stage-said")
-    tab.fill("#text", "something else")
-    page.settle()
+    page.fill("#text", "something else")
     assert not tab.is_visible("#stage")
 
 

@@ -144,8 +144,7 @@ def test_a_card_names_the_nearest_heads_as_links(shared: Opened, pages, demo) ->
     found = shared.all(links, "parentElement.textContent")
     want = [f"{head.name} at {far:.2f}" for head, far in plane.nearest[number]]
     assert [one[: len(start)] for one, start in zip(found, want, strict=True)] == want
-    shared.page.click(links)
-    shared.settle()
+    shared.click(links)
     assert f"head={plane.nearest[number][0][0].name}" in shared.hash()
     assert shared.page.evaluate("document.activeElement.id") == "card-body"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from attnviz.drawing.palette import rgb
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.diff.run import compare, distances
 from attnviz.scoring.merged import merge_words
-from tests.features.view.test_view import HOSTILE, hostile
+from tests.features.view.test_view import hostile
 from tests.features.view.test_view_page import geometry, near, of
 from tests.features.view.test_view_who import holds
 from tests.viewing import (
@@ -356,14 +355,12 @@ def test_keys_compare_swap_and_switch(shared: Opened, pages) -> None:
 
 def test_lists_choose_the_other_side(shared: Opened, pages) -> None:
     shared.open(pages["texts"], "view=map&on=0.1&beside=1.2")
-    shared.page.select_option("#beside-text", "1")
-    assert "beside=1.2%401" in shared.settle().hash()
-    shared.page.select_option("#beside-head", "")
-    assert re.search(r"beside=%401(&|$)", shared.settle().hash())
-    shared.page.select_option("#texts", "1")
-    assert re.search(r"beside=%400(&|$)", shared.settle().hash()), "not with itself"
-    shared.page.select_option("#beside-text", "1")
-    assert re.search(r"beside=\d\.\d(&|$)", shared.settle().hash()), "another head of it"
+    assert "beside=1.2%401" in shared.choose("#beside-text", "1").hash()
+    assert re.search(r"beside=%401(&|$)", shared.choose("#beside-head", "").hash())
+    link = shared.choose("#texts", "1").hash()
+    assert re.search(r"beside=%400(&|$)", link), "not with itself"
+    link = shared.choose("#beside-text", "1").hash()
+    assert re.search(r"beside=\d\.\d(&|$)", link), "another head of it"
 
 
 def test_cross_attention_is_compared_on_both_axes(shared: Opened, pages) -> None:
@@ -391,7 +388,6 @@ def test_hostile_tokens_are_compared_as_text(shared: Opened, pages) -> None:
     over(shared, "second", 0, 0)
     shared.press("e", "e")
     assert shared.page.locator("#beside img, #tip img, .caption img").count() == 0
-    assert len(json.dumps(HOSTILE)) > 2
 
 
 @pytest.mark.parametrize("width", [390, 1280])

@@ -60,8 +60,7 @@ def strip(page: Opened, name: str) -> tuple[int, int, int]:
 def test_small_maps_are_tinted_by_the_effect(shared: Opened, page: Path, report) -> None:
     shared.open(page, "view=overview&tint=role")
     assert not shared.page.is_visible("#tint-legend")
-    shared.page.select_option("#tint", "ablate-effect")
-    shared.settle()
+    shared.choose("#tint", "ablate-effect")
     assert "tint" not in shared.hash()
     found = effects(report)
     top = max(abs(one.change) for one in found.values())
@@ -157,8 +156,7 @@ def test_heads_are_ranked_by_what_tints_them(shared: Opened, page: Path, report)
     shared.open(page, "view=overview&tint=role&sort=value")
     assert "sort=" not in shared.hash()  # roles have no values
     assert shared.page.is_disabled("#sorts [data-sort=value]")
-    shared.page.select_option("#tint", "ablate-effect")
-    shared.settle()
+    shared.choose("#tint", "ablate-effect")
     shared.click("#sorts [data-sort=value]")
     order = shared.all(".tile", "dataset.head")
     found = effects(report)
@@ -170,12 +168,10 @@ def test_heads_are_ranked_by_what_tints_them(shared: Opened, page: Path, report)
     shared.click("#sorts [data-sort=value]")  # the tiles had no width meanwhile
     assert shared.page.locator(tiles).first.bounding_box()["width"] == wide
     assert wide > 600
-    shared.page.select_option("#tint", "syntax-lead")
-    shared.settle()
+    shared.choose("#tint", "syntax-lead")
     titles = shared.page.locator(".row-title").all_inner_texts()
     assert titles[1] == "not measured (23)"
-    shared.page.select_option("#tint", "role")
-    shared.settle()
+    shared.choose("#tint", "role")
     assert shared.pressed("#sorts") == ["by layer"]
 
 
@@ -220,8 +216,7 @@ def test_heads_stand_by_the_weight_on_their_sink(shared: Opened, tmp_path: Path)
         in label
     )
     shared.go("view=card&head=2.2&on=2.2")
-    shared.page.click("[data-sink]")
-    shared.settle()
+    shared.click("[data-sink]")
     assert {"toward=1", f"pin=k{resting.sink}"} <= set(shared.hash().lstrip("#").split("&"))
     assert shared.page.is_visible("#view-text")
     assert shared.text("#text-said").startswith("·are is attended to by")
