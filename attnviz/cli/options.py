@@ -19,7 +19,6 @@ from attnviz.captures.settings import INPUT, ModelSettings
 from attnviz.cli import console
 from attnviz.cli.declared import SAID, changed, default_model, option
 from attnviz.core.settings import Settings, like, setting
-from attnviz.corpus import lines
 from attnviz.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -122,7 +121,7 @@ class InputOptions(Settings, panel=INPUT):
             return self._served(self.ids)
         ids = None if self.ids is None else _read_ids(self.ids)
         file = "-" if self.text == "-" else self.file
-        text = self.text if file is None else lines.text(file).strip("\r\n")
+        text = self.text if file is None else _read_text(file)
         say_file(self.text, quiet, *(name for name in ("file", "texts") if hasattr(self, name)))
         prompt = self._prompt(text, ids, seed=getattr(model, "seed", seed))
         if prompt.generate is None or quiet:
@@ -262,6 +261,8 @@ class TextsOptions(InputOptions, panel=INPUT):
         return prompts, [text.group for text in good]
 
     def _prompts(self, name: str, seed: int | None) -> Iterator[Prompt]:
+        from attnviz.corpus import lines
+
         number = 0
         for number, text in lines.lines(name):
             sound = lines.sound(text, f"{lines.shown(name)}:{number}")
@@ -329,6 +330,13 @@ def say_file(text: str | None, quiet: bool, *options: str) -> None:
     console.note([message], quiet)
 
 
+def _read_text(name: str) -> str:
+    """Return a file's text, or standard input's; InputError where it cannot be read as UTF-8."""
+    from attnviz.corpus import lines
+
+    return lines.text(name).strip("\r\n")
+
+
 def _read_ids(text: str) -> tuple[int, ...]:
     parts = [part for part in text.replace(",", " ").split() if part]
     for part in parts:
@@ -340,6 +348,7 @@ def _read_ids(text: str) -> tuple[int, ...]:
 def read_json(name: str) -> Any:
     """Return what a JSON file holds; InputError where it cannot be read."""
     from attnviz.core.record import parsed
+    from attnviz.corpus import lines
 
     return parsed(lines.text(name), lines.shown(name))
 
