@@ -120,7 +120,7 @@ def _blocks(pixels: Pixels, width: int) -> Iterator[Text]:
 
 def _density(levels: Map) -> Iterator[Text]:
     """Draw signs of rising density, two for a patch."""
-    edge = f"+{'--' * levels.shape[1]}+"
+    edge = f"+{'-' * (2 * levels.shape[1])}+"
     yield Text(edge)
     for row in levels:
         steps = np.minimum((row * len(ASCII_RAMP)).astype(int), len(ASCII_RAMP) - 1)

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from attnviz.cli import main
-from tests import ROOT
 
 TREEBANK, PRONOUNS = "sample_inputs/treebank.conllu", "sample_inputs/pronouns.tsv"
 LONG = " ".join(["It rains."] * 200)
@@ -96,16 +95,13 @@ FILES = {
 }  # fmt: skip
 
 
+@pytest.mark.usefixtures("beside_samples")
 @pytest.mark.parametrize(
     ("line", "says"),
     [(f"{begins} {more}", says) for begins, several in WRONG.items() for more, says in several],
     ids=lambda value: value[:50],
 )
-def test_wrong_use_is_one_line(
-    line: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("sample_inputs").symlink_to(ROOT / "sample_inputs")
+def test_wrong_use_is_one_line(line: str, says: str, capsys) -> None:
     for name, content in FILES.items():
         Path(name).write_text(content)
     assert main(shlex.split(line)) in (1, 2)
