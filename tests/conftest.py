@@ -90,6 +90,12 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Samples:
     return Samples(tmp_path_factory.getbasetemp())
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for what all tests of a file look at."""
+    return tmp_path_factory.mktemp("made")
+
+
 @pytest.fixture
 def beside_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of the test's own with the sample inputs, in which it works."""

@@ -103,9 +103,8 @@ def altered(path: Path, name: str, random: Random) -> Path:
 
 
 @pytest.fixture(scope="module")
-def originals(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def originals(folder: Path) -> Path:
     """Files of every kind that attnviz reads, small ones."""
-    folder = tmp_path_factory.mktemp("originals")
     text = "the cat sat on the mat because the cat was tired"
     (folder / "s.txt").write_text(f"{text}\na dog ran\nwe like cats\n")
     profile = av.profile(folder / "s.txt", state=folder / "s.profile", jobs=1)

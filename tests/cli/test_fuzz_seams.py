@@ -38,9 +38,8 @@ RIVER = "the cat river moon stone the cat river"
 
 
 @pytest.fixture(scope="module")
-def originals(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def originals(folder: Path) -> Path:
     """Tiny models of several families, and a text."""
-    folder = tmp_path_factory.mktemp("seams")
     for family in FAMILIES:
         checkpoints.write(folder / family, family)
     (folder / "s.txt").write_text(f"{RIVER}\na dog ran\n")

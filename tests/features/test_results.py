@@ -61,8 +61,7 @@ def reports(corpus: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory, reports: dict[str, Any]) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("files")
+def files(folder: Path, reports: dict[str, Any]) -> dict[str, Path]:
     found = {}
     for name, report in reports.items():
         found[name] = report.save(folder / f"{name}.json")

@@ -19,8 +19,7 @@ MODELS = ("demo-gpt2", "demo-bert")
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("live-why")
+def pages(folder: Path) -> dict[str, Path]:
     return {name: av.live(TEXT, model=name).save(folder / f"{name}.html") for name in MODELS}
 
 

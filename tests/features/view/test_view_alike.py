@@ -26,8 +26,7 @@ def demo() -> av.Capture:
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory, demo) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("alike")
+def pages(folder: Path, demo) -> dict[str, Path]:
     several = [made(3, 2, words(7), seed=1), made(3, 2, words(5, name="v"), seed=2)]
     captures: dict[str, Any] = {
         "demo": demo, "three": encoder_decoder(), "several": several, "two": made(2, 1),

@@ -54,8 +54,7 @@ def texts() -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("compare")
+def pages(folder: Path) -> dict[str, Path]:
     held: dict[str, Any] = {
         "pair": pair(),
         "texts": texts(),

@@ -42,8 +42,7 @@ VIEWS = ("overview", "map", "lines", "text", "card")
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("pages")
+def pages(folder: Path) -> dict[str, Path]:
     fresh = av.capture("a b a b a c", model=av.FreshConfig(layers=2, heads=4, causal=True))
     several = [made(2, 2, words(4), seed=1), made(3, 2, words(6, name="v"), seed=2)]
     captures: dict[str, Any] = {
@@ -576,8 +575,7 @@ def test_hostile_tokens_do_nothing(shared: Opened, pages) -> None:
 
 
 @pytest.fixture(scope="module")
-def sizes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Capture]]:
-    folder = tmp_path_factory.mktemp("sizes")
+def sizes(folder: Path) -> dict[str, tuple[Path, Capture]]:
     captures = {
         "one": made(1, 1, words(1)), "two": made(1, 1, words(2)),
         "long": made(2, 2, words(500), causal=True), "many": made(32, 32, words(3)),

@@ -43,8 +43,7 @@ HELD = "document.activeElement.id || document.activeElement.dataset.head"
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("pages")
+def pages(folder: Path) -> dict[str, Path]:
     repeats = av.capture("a b a b a c", model=av.FreshConfig(layers=2, heads=4, causal=True))
     made_of = {
         "pair": pair(),

@@ -20,8 +20,7 @@ TEXT = "The kettle sang and the candle burned while the kettle sang and the cand
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("who")
+def pages(folder: Path) -> dict[str, Path]:
     held = {"pair": pair(), "three": encoder_decoder(), "demo": av.capture(TEXT)}
     found = {name: write_page(folder, name, one, bits=16) for name, one in held.items()}
     found["norm"] = av.view(TEXT, quantity="norm", bits=16).save(folder / "norm.html")

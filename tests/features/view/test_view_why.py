@@ -42,8 +42,7 @@ def captures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def pages(captures: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("why")
+def pages(captures: dict[str, Any], folder: Path) -> dict[str, Path]:
     found = {name: write_page(folder, name, one) for name, one in captures.items()}
     return found | {"without": write_page(folder, "without", made(causal=True))}
 

@@ -35,8 +35,7 @@ def report() -> Ablation:
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("worth")
+def page(folder: Path) -> Path:
     syntax = folder / f"{HOSTILE[0].replace('/', '')[:40]}.json"
     SYNTAX.save(syntax)
     logits = av.logits(TEXTS[0])
