@@ -167,8 +167,9 @@ def estimate(captures: Sequence[Capture], heads: Sequence[Collection[Head]], bit
         total += most_bytes(capture.inputs)
         for site, maps in capture.maps.items():
             count = sum(head.site == site for head in chosen)
-            causal = is_causal(maps)
-            total += count * (map_bytes(*maps.shape[1:], bits, causal=causal) + _SCORES_BYTES)
+            _, rows, columns = maps.shape
+            size = map_bytes(rows, columns, bits, causal=is_causal(maps))
+            total += count * (size + _SCORES_BYTES)
         total += sum(terms_bytes(terms) for head, terms in capture.terms.items() if head in chosen)
     return total
 
