@@ -201,10 +201,6 @@ class Opened:
     def text(self, selector: str) -> str:
         return self.page.inner_text(selector)
 
-    def all(self, selector: str, part: str = "textContent") -> list[str]:
-        """Return the text of every element that matches, or another part: ``dataset.head``."""
-        return self.page.eval_on_selector_all(selector, f"all => all.map(one => one.{part})")
-
     def hash(self) -> str:
         self.page.wait_for_timeout(220)
         return self.page.evaluate("location.hash")
@@ -215,6 +211,10 @@ class Opened:
             f"{selector} button[aria-pressed=true]",
             "all => all.map(one => one.dataset.head ?? one.textContent)",
         )
+
+    def all(self, selector: str, part: str = "textContent") -> list[str]:
+        """Return the text of every element that matches, or another part: ``dataset.head``."""
+        return self.page.eval_on_selector_all(selector, f"all => all.map(one => one.{part})")
 
     def pixel(self, selector: str, x: float, y: float) -> tuple[int, int, int]:
         """A canvas' colour at a place in CSS pixels."""
