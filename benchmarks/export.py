@@ -258,7 +258,8 @@ def packing() -> list[Row]:
 
 def overview() -> list[Row]:
     """Return a 12 × 12 mosaic."""
-    from attnviz.drawing.mosaic import mosaic_png
+    from attnviz.drawing.mosaic import boxed_png
+    from attnviz.drawing.style import Style
 
     _, weights = example(144)
     maps = {divmod(n, 12): w for n, w in enumerate(weights)}
@@ -278,7 +279,8 @@ def overview() -> list[Row]:
         plt.close(figure)
         return out.getvalue()
 
-    took = side_by_side({"imshow": (imshow, 1), "ours": (lambda: mosaic_png(maps), 1)})
+    ours = partial(boxed_png, maps, Style(), "", "")
+    took = side_by_side({"imshow": (imshow, 1), "ours": (ours, 1)})
     rate = f"{1000 * took['ours']:.0f} to {1000 * took['imshow']:.0f} ms"
     return [Row("12 × 12 overview", "imshow mosaic", took["ours"] / took["imshow"], 0.1, rate)]
 

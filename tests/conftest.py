@@ -17,6 +17,7 @@ import subprocess
 import sys
 import types
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -87,6 +88,20 @@ def gpt2() -> Any:
 def samples(tmp_path_factory: pytest.TempPathFactory) -> Samples:
     """What is made once for all files, see :mod:`tests.samples`."""
     return Samples(tmp_path_factory.getbasetemp())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for what all tests of a file look at."""
+    return tmp_path_factory.mktemp("made")
+
+
+@pytest.fixture
+def beside_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of the test's own with the sample inputs, in which it works."""
+    (tmp_path / "sample_inputs").symlink_to(ROOT / "sample_inputs")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -6,7 +6,6 @@ from itertools import groupby
 
 import pytest
 
-from tests import ROOT
 from tests.claims import (
     PAGES,
     SLOW,
@@ -53,14 +52,12 @@ def test_no_paragraph_names_heads_without_a_command() -> None:
 
 @pytest.mark.parametrize(("command", "some"), BY_COMMAND)
 def test_claims_are_what_their_command_prints(
-    command: str, some: list[Claim], tmp_path, monkeypatch
+    command: str, some: list[Claim], beside_samples, monkeypatch
 ) -> None:
     if why := missing(command):
         pytest.skip(why)
-    (tmp_path / "sample_inputs").symlink_to(ROOT / "sample_inputs")
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", str(COLUMNS))
-    found, lines = result(command, tmp_path)
+    found, lines = result(command, beside_samples)
     if command in shown():
         fits(lines)
     wrong = {

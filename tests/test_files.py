@@ -14,6 +14,7 @@ from attnviz import files
 from attnviz.cli import main
 from attnviz.corpus import lines
 from attnviz.errors import InputError, OutputError
+from tests.cli.calling import refused
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="pipes, devices and modes are POSIX's")
 
@@ -124,9 +125,7 @@ def test_a_report_or_model_that_is_a_device_is_one_line(tmp_path: Path, capsys) 
         ["heads", "a b", "--model", str(model)],
         ["shapes", "--show", "numbers", "--file", report],
     ):
-        assert main(line) == 1, line
-        error = capsys.readouterr().err
-        assert error.count("\n") == 1, error
+        error = refused(capsys, *line)
         known = ("not a regular file", "neither a file nor a pipe", "a pipe or a device")
         assert any(words in error for words in known), error
 
@@ -146,8 +145,7 @@ def test_texts_may_come_from_a_pipe(tmp_path: Path) -> None:
 def test_reports_nested_too_deep_are_one_line(tmp_path: Path, capsys) -> None:
     path = tmp_path / "x.json"
     path.write_text("[" * 100_000)
-    assert main(["diff", str(path), str(path)]) == 1
-    assert "it is nested too deeply" in capsys.readouterr().err
+    assert "it is nested too deeply" in refused(capsys, "diff", str(path), str(path))
     path.write_text(json.dumps({"schema": "1" * 5000}))
     assert main(["diff", str(path), str(path)]) == 1
 

@@ -6,7 +6,6 @@ import io
 import re
 import shlex
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from attnviz.features.listed import FEATURES
 from docs import pictures
 from tests import ROOT
 from tests.claims import claims
+from tests.cli.calling import ok
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 ELSEWHERE = re.compile(r"bert-base|google/|gpt2(?!\w|-)|FOLDER|llama|\||my-model|t5-")
@@ -122,20 +122,20 @@ def test_examples_of_help_are_options_and_files_that_there_are() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("beside_samples")
 @pytest.mark.parametrize(
     ("command", "lines"), [pytest.param(*each, id=each[0]) for each in examples()]
 )
 def test_examples_of_help_run_as_printed(
-    command: str, lines: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    command: str, lines: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     """One after the other: a later one may read what an earlier one wrote."""
-    (tmp_path / "sample_inputs").symlink_to(ROOT / "sample_inputs")
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.stdin", io.StringIO())
     for line in lines:
         assert main(shlex.split(line)[1:]) == 0, (line, capsys.readouterr().err)
 
 
+@pytest.mark.usefixtures("beside_samples")
 @pytest.mark.parametrize(
     ("page", "line"),
     [
@@ -147,11 +147,8 @@ def test_examples_of_help_run_as_printed(
         if OUT.sub("", each[1]) not in CLAIMED
     ],
 )
-def test_example_runs(page: str, line: str, tmp_path, monkeypatch, capsys) -> None:
+def test_example_runs(page: str, line: str, capsys) -> None:
     line = line.partition("  #")[0]
     if ELSEWHERE.search(line.replace("demo-gpt2", "")):
         pytest.skip("needs what is not here")
-    (tmp_path / "sample_inputs").symlink_to(ROOT / "sample_inputs")
-    monkeypatch.chdir(tmp_path)
-    assert main(shlex.split(line)[1:]) == 0, capsys.readouterr().err
-    assert capsys.readouterr().out
+    assert ok(capsys, *shlex.split(line)[1:])

@@ -42,8 +42,7 @@ LINES = (
 
 
 @pytest.fixture(scope="module")
-def books(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("books")
+def books(folder: Path) -> Path:
     rng = np.random.default_rng(3)
     for name in ("One_1900", "Two_1901", "Three_1902"):
         lines = [LINES[k] for k in rng.integers(0, len(LINES), 150)]

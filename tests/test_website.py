@@ -12,7 +12,7 @@ import pytest
 
 import attnviz as av
 from docs import api, website
-from tests import ROOT, registered
+from tests import registered
 from tests.claims import claims
 from tests.viewing import axe, opened
 
@@ -77,10 +77,9 @@ def test_every_public_name_has_an_entry_and_an_example() -> None:
         assert ":func:" not in page
 
 
+@pytest.mark.usefixtures("beside_samples")
 @pytest.mark.parametrize("code", EXAMPLES)
-def test_the_example_of_a_name_runs(code: str, tmp_path, monkeypatch) -> None:
-    (tmp_path / "sample_inputs").symlink_to(ROOT / "sample_inputs")
-    monkeypatch.chdir(tmp_path)
+def test_the_example_of_a_name_runs(code: str) -> None:
     try:
         exec(code, {"av": av, "__name__": "example"})
     finally:

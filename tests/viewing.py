@@ -190,6 +190,14 @@ class Opened:
         self.page.click(selector, **options)
         return self.settle()
 
+    def fill(self, selector: str, text: str) -> Opened:
+        self.page.fill(selector, text)
+        return self.settle()
+
+    def choose(self, selector: str, value: str) -> Opened:
+        self.page.select_option(selector, value)
+        return self.settle()
+
     def text(self, selector: str) -> str:
         return self.page.inner_text(selector)
 
@@ -206,6 +214,10 @@ class Opened:
             f"{selector} button[aria-pressed=true]",
             "all => all.map(one => one.dataset.head ?? one.textContent)",
         )
+
+    def all(self, selector: str, part: str = "textContent") -> list[str]:
+        """Return the text of every element that matches, or another part: ``dataset.head``."""
+        return self.page.eval_on_selector_all(selector, f"all => all.map(one => one.{part})")
 
     def pixel(self, selector: str, x: float, y: float) -> tuple[int, int, int]:
         """A canvas' colour at a place in CSS pixels."""

@@ -392,7 +392,23 @@ _PLUGIN_HELP = (
 def plugin_option() -> Any:
     """Return the option; what it names is loaded before the command begins."""
     holder = typer.Typer(add_completion=False)
-    holder.command()(_with_option)
+
+    @holder.command()
+    def declare(
+        plugin: Annotated[
+            list[str],
+            typer.Option(
+                help=_PLUGIN_HELP,
+                metavar="FILE",
+                callback=_load_plugins,
+                expose_value=False,
+                is_eager=True,
+                show_default=False,
+            ),
+        ] = [],  # noqa: B006
+    ) -> None:
+        pass
+
     (plugin,) = typer.main.get_command(holder).params
     plugin.common = False  # type: ignore[attr-defined]
     return plugin
@@ -407,19 +423,3 @@ def _load_plugins(files: list[str]) -> None:
         load_plugins()
     if named:
         load_plugins(*named)
-
-
-def _with_option(
-    plugin: Annotated[
-        list[str],
-        typer.Option(
-            help=_PLUGIN_HELP,
-            metavar="FILE",
-            callback=_load_plugins,
-            expose_value=False,
-            is_eager=True,
-            show_default=False,
-        ),
-    ] = [],  # noqa: B006
-) -> None:
-    """Has the option and nothing else."""

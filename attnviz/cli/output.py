@@ -223,16 +223,12 @@ class PageOutput(Quiet):
         """Write the page, or a temporary file of it that the browser is asked to open."""
         from attnviz.web.folder import keep
 
-        for path in self.out or self._shown_at():
+        for path in self.out or (_temporary(),):
             saved = keep(path, page.command, page.save) if isdir(path) else page.save(path)
             if not self.quiet or self.out is None:
                 console.wrote(saved)
             if self.out is None and show and not open_page(saved):
                 console.note(["no browser could be opened; open the file yourself"], self.quiet)
-
-    def _shown_at(self) -> tuple[Path, ...]:
-        """Return the file of a page that is named nowhere."""
-        return (_temporary(),)
 
 
 @dataclass(frozen=True)
@@ -254,11 +250,9 @@ class SpaceOutput(PageOutput):
 
     def deliver(self, page: Page | Renderable, *, show: bool = True) -> None:
         """Write the page, and the Space."""
-        super().deliver(page, show=show)
+        if self.out is not None or self.space is None:
+            super().deliver(page, show=show)
         write_space(self, page)
-
-    def _shown_at(self) -> tuple[Path, ...]:
-        return () if self.space is not None else super()._shown_at()
 
 
 def check_space(output: Any) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Concatenate, ParamSpec
 import matplotlib as mpl
 import numpy as np
 from fontTools import subset
-from matplotlib.axis import Axis, Tick
+from matplotlib.axis import Tick
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import Collection, PathCollection
 from matplotlib.figure import Figure
@@ -67,20 +67,15 @@ def scale(figure: Figure, factor: float) -> None:
             axis.labelpad *= factor
             kinds = (("major", axis.get_major_ticks()), ("minor", axis.get_minor_ticks()))
             for which, ticks in kinds:
-                if ticks:
-                    _ticks(axis, which, ticks[0], factor)
+                for tick in ticks[:1]:  # all are as the first
+                    axis.set_tick_params(which=which, length=factor * tick._size,
+                                         width=factor * tick._width, pad=factor * tick._base_pad,
+                                         labelsize=factor * tick.label1.get_size())  # fmt: skip
     artists = figure.findobj()
     parts = {id(part) for tick in artists if isinstance(tick, Tick) for part in tick.findobj()}
     for artist in artists:
         if id(artist) not in parts:
             _artist(artist, factor)
-
-
-def _ticks(axis: Axis, which: Any, tick: Any, factor: float) -> None:
-    """Scale the marks and labels of an axis, all as its first."""
-    axis.set_tick_params(which=which, length=factor * tick._size, width=factor * tick._width,
-                         pad=factor * tick._base_pad,
-                         labelsize=factor * tick.label1.get_size())  # fmt: skip
 
 
 def _artist(artist: Any, factor: float) -> None:

@@ -1,4 +1,4 @@
-"""Figures for papers and notebooks: attention maps, their mosaic, and the grid of roles.
+"""Figures for papers and notebooks: attention maps and the grid of roles.
 
 All return the bytes of a file, or with the format ``figure`` matplotlib's own object. The same
 input gives the same bytes. matplotlib is imported when the first figure is drawn; pyplot never is,
@@ -8,14 +8,14 @@ so nothing touches a user's open figures. What a paper asks of them is in
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.media import Picture, Place, Sound
+from attnviz.core.media import Sound
 from attnviz.core.scores import ScoredHeads
 from attnviz.core.tokens import Sides
 from attnviz.drawing import paper
@@ -84,28 +84,6 @@ def heatmap_figure(
                            format, style.dpi, fitted=True)  # fmt: skip
 
 
-def overlay_figure(
-    picture: Picture,
-    maps: Sequence[tuple[str, NDArray[np.floating[Any]]]],
-    style: Style | None = None,
-    *,
-    query: str,
-    place: Place = (),
-    caption: str = "",
-    format: str = "png",
-) -> Any:
-    """Draw a picture, and beside it each head's weights [rows, columns] over it, under a title."""
-    check_drawn(format, maps)
-    from attnviz.drawing import canvas, overlay
-
-    looks = style or Style()
-    return canvas.rendered(
-        lambda: overlay.build(picture, maps, looks, query=query, place=place, caption=caption),
-        format,
-        looks.dpi,
-    )
-
-
 def heads_figure(report: ScoredHeads, format: str = "png") -> Any:
     """Draw the layer × head grid by roles, paler for less, one a kind of attention; with counts."""
     check_drawn(format)
@@ -118,19 +96,3 @@ def heads_figure(report: ScoredHeads, format: str = "png") -> Any:
     from attnviz.drawing import canvas
 
     return canvas.rendered(lambda: figure_heads.build(report, dpi), format, dpi)
-
-
-def mosaic_figure(
-    maps: Mapping[tuple[int, int], NDArray[np.floating[Any]]],
-    style: Style | None = None,
-    *,
-    title: str = "",
-    caption: str = "",
-    format: str = "png",
-) -> Any:
-    """:func:`attnviz.drawing.mosaic.mosaic_png` through matplotlib, in one of :data:`FORMATS`."""
-    check_drawn(format)
-    from attnviz.drawing import canvas, mosaic
-
-    style = style or Style()
-    return canvas.rendered(lambda: mosaic.build(maps, title, caption, style), format, style.dpi)

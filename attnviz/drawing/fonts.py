@@ -98,12 +98,12 @@ def spelled(text: str, missing: frozenset[str]) -> str:
     """``text`` with each run of undrawable characters as code points: ``<U+4F60 597D>``."""
     if not missing.intersection(text):
         return text
-    runs = re.compile(f"[{re.escape(''.join(missing))}]+")
-    return runs.sub(lambda run: f"<U+{' '.join(map(_code_point, run[0]))}>", text)
 
+    def coded(run: re.Match[str]) -> str:
+        codes = (_CONTROLS.get(ord(char), ord(char)) for char in run[0])
+        return f"<U+{' '.join(f'{code:04X}' for code in codes)}>"
 
-def _code_point(char: str) -> str:
-    return f"{_CONTROLS.get(ord(char), ord(char)):04X}"
+    return re.sub(f"[{re.escape(''.join(missing))}]+", coded, text)
 
 
 class Ruler:

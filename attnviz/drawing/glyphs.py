@@ -19,6 +19,7 @@ from attnviz.drawing import strokes
 from attnviz.drawing.fonts import OWN, choose, spelled
 from attnviz.drawing.palette import masked_color, ramp, rgb
 from attnviz.drawing.png import Pixels
+from attnviz.drawing.shades import Map, binned, binned_mask, binned_unselected, hidden, unselected
 
 if not OWN:
     from matplotlib.backends.backend_agg import RendererAgg
@@ -139,6 +140,17 @@ def colors(palette: str) -> Pixels:
     table = np.array(weights + greys, np.uint8)
     table.flags.writeable = False
     return table
+
+
+def levels(scaled: Map, weights: NDArray[Any], rows: int, columns: int) -> Pixels:
+    """Palette indices of a map's blocks, uint8, from shades; ``weights`` say what is masked."""
+    indices = np.rint(binned(scaled, rows, columns) * (LEVELS - 1)).astype(np.uint8)
+    mask, left_out = hidden(weights), unselected(weights)
+    if mask is not None:
+        indices[binned_mask(mask, rows, columns)] = MASKED
+        if left_out is not None:
+            indices[binned_unselected(left_out, mask, rows, columns)] = UNSELECTED
+    return indices
 
 
 def paste(picture: Pixels, text: Label, baseline: int, x: int, ink: Pixels = BLACK_INK) -> None:

@@ -279,19 +279,10 @@ def _legend(
             line.append(" " * (width - entry.cell_len))
         line.rstrip()
         yield line
-    yield _strength(colors, few)
+    strength = f"CAPITALS: score of {_STRONG} or more{', full colour at 1' * colors}"
+    meaning = f"what the head does, else its attention sink; {strength}"
+    yield Text(f"{meaning}; {few}" if few else meaning, "dim")
     yield Text("")
-
-
-def _strength(colors: bool, few: str) -> Text:
-    line = Text(style="dim")
-    line.append("what the head does, else its attention sink; ")
-    line.append(f"CAPITALS: score of {_STRONG} or more")
-    if colors:
-        line.append(", full colour at 1")
-    if few:
-        line.append(f"; {few}")
-    return line
 
 
 ORANGE, BLUE, NONE = "#b35806", "#2166ac", "#f7f7f7"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.scores import ScoredHeads
 from attnviz.drawing import charts, paper
-from attnviz.drawing.charts import open_sides
+from attnviz.drawing.charts import GREY, open_sides
 from attnviz.drawing.console import COLOR, Tile
 from attnviz.drawing.fonts import OWN, Ruler, choose, spelled
 from attnviz.drawing.grid import Grid, color, few_note, grids, signed, tally
@@ -26,7 +26,6 @@ else:
 
 _FADE = 0.75  # a score of 0 would keep this much less of the role's colour; paper is the ground
 _EMPTY = "#f0f0f0"
-_GREY = "#555555"
 _MARGIN, _GAP = 0.15, 0.4
 _LINE = 0.2
 _WIDEST = 13.0  # grids of several kinds of attention stand side by side up to this width, in inches
@@ -69,7 +68,7 @@ def build(report: ScoredHeads, dpi: float) -> Figure:
     for number, line in enumerate(lines):
         line_y = (height - _MARGIN - 0.24 * bool(title) - number * 0.12) / height
         figure.text(
-            _MARGIN / width, line_y, line, fontsize=7, color=_GREY, family=families, va="top"
+            _MARGIN / width, line_y, line, fontsize=7, color=GREY, family=families, va="top"
         )
     x, y = _MARGIN, height - _MARGIN - heading - top
     for grid, grid_x, grid_y in zip(by_kind, widths, heights, strict=True):
@@ -107,14 +106,14 @@ def draw(axes: Axes, grid: Grid, size: float, *, short: bool) -> None:
     axes.set_xlim(-0.5, grid.heads - 0.5)
     axes.set_ylim(grid.layers - 0.5, -0.5)
     axes.spines[:].set_visible(False)
-    axes.tick_params(length=0, pad=2, labelsize=7, labelcolor=_GREY, top=True, labeltop=True)
+    axes.tick_params(length=0, pad=2, labelsize=7, labelcolor=GREY, top=True, labeltop=True)
     axes.tick_params(bottom=False, labelbottom=False)
     step_x = 1 if grid.heads <= 24 else tick_step(2)
     axes.set_xticks(range(0, grid.heads, step_x))
     axes.set_yticks(range(grid.layers))
     axes.xaxis.set_label_position("top")
-    axes.set_xlabel("head", fontsize=8, color=_GREY, labelpad=3)
-    axes.set_ylabel("layer", fontsize=8, color=_GREY, labelpad=3)
+    axes.set_xlabel("head", fontsize=8, color=GREY, labelpad=3)
+    axes.set_ylabel("layer", fontsize=8, color=GREY, labelpad=3)
     if grid.title:
         axes.set_title(grid.title, fontsize=9, loc="left", pad=6)
 
@@ -144,10 +143,10 @@ def legend(
         axes.text(width, y, str(count), ha="right", va="center_baseline", fontsize=8)
     y = (len(entries) + 1) * _LINE
     axes.text(
-        0, y, "role, else attention sink; colour by score", fontsize=7, color=_GREY, va="center"
+        0, y, "role, else attention sink; colour by score", fontsize=7, color=GREY, va="center"
     )
     if few:
-        axes.text(0, y + 2 * _LINE, few, fontsize=7, color=_GREY, va="center")
+        axes.text(0, y + 2 * _LINE, few, fontsize=7, color=GREY, va="center")
     steps = 10
     strongest = next((name for name, _ in entries if name), None)
     if strongest is None:
@@ -155,8 +154,8 @@ def legend(
     for step in range(steps):
         color = tint(drawn(strongest).color, (step + 0.5) / steps)
         axes.add_patch(Rectangle((0.12 + 0.1 * step, y + 0.12), 0.101, 0.1, facecolor=color))
-    axes.text(0.05, y + 0.17, "0", fontsize=7, color=_GREY, va="center_baseline", ha="center")
-    axes.text(1.19, y + 0.17, "1", fontsize=7, color=_GREY, va="center_baseline", ha="center")
+    axes.text(0.05, y + 0.17, "0", fontsize=7, color=GREY, va="center_baseline", ha="center")
+    axes.text(1.19, y + 0.17, "1", fontsize=7, color=GREY, va="center_baseline", ha="center")
 
 
 Cell = tuple[float, float]  # width and height in inches

@@ -167,7 +167,9 @@ def _page(
     if _in_column(maps) and paper.current().title is None:
         notes.insert(0, spelled(labels.visible(maps[0][0]), missing))
     if any(panel.mask is not None for panel in panels):
-        notes.append(masked_note(style.palette, unselected=any(p.selects for p in panels)))
+        notes.append(
+            masked_note(style.palette, unselected=any(p.unselected is not None for p in panels))
+        )
     if any(sides.queries.written for _, _, sides in maps):
         notes.append(WRITTEN_NOTE)
     if any(axis.line and axis.line.frames < len(axis.labels) for p in panels for axis in p.axes):
@@ -213,26 +215,24 @@ def _short(title: str, lines: list[str], ruler: Ruler, size: float, room: float)
 
 def draw(axes: Axes, weights: NDArray[np.floating[Any]], sides: Sides, style: Style) -> None:
     """Draw a map [T, S] on axes as they are: masked cells not allowed, NaN not selected."""
-    array, masked, left_out = (
-        shades.checked(weights, sides),
-        shades.hidden(weights),
-        shades.unselected(weights),
-    )
-    cells_ = np.ma.array(
-        shades.shades(array, style, shades.largest([array])),
-        mask=False if masked is None else masked,
-    )
+    array, left_out = shades.checked(weights, sides), shades.unselected(weights)
+    scaled = shades.shades(array, style, shades.largest([array]))
+    cells_ = np.ma.array(scaled, mask=np.ma.getmaskarray(weights))
     if left_out is not None:  # beyond the scale, where nothing else is
         cells_[left_out] = 2.0
-    colors = LinearSegmentedColormap.from_list(style.palette, anchors(style.palette))
-    axes.imshow(cells_, cmap=colors.with_extremes(bad=masked_color(style.palette), over=UNSELECTED),
-                vmin=0, vmax=1, interpolation="nearest")  # fmt: skip
+    axes.imshow(cells_, cmap=_colors(style.palette), vmin=0, vmax=1, interpolation="nearest")
     if not style.labels:
         axes.set_xticks([])
         axes.set_yticks([])
         return
     axes.set_xticks(range(len(sides.keys)), labels.token_labels(sides.keys), rotation=90)
     axes.set_yticks(range(len(sides.queries)), labels.row_labels(sides.queries))
+
+
+def _colors(palette: str) -> Colormap:
+    """Return the colours of a map's cells; what is not selected lies beyond the scale."""
+    scale = LinearSegmentedColormap.from_list(palette, anchors(palette))
+    return scale.with_extremes(bad=masked_color(palette), over=UNSELECTED)
 
 
 @dataclass(frozen=True)
@@ -280,9 +280,7 @@ class HeatmapPage:
         self.line = "white" if dark(style.palette) else "black"
         few = len(panels) == 1 and max(panels[0].shades.shape) <= NUMBERED
         self.numbers = few if style.values is None else style.values
-        self.colors = LinearSegmentedColormap.from_list(
-            style.palette, anchors(style.palette)
-        ).with_extremes(bad=masked_color(style.palette), over=UNSELECTED)
+        self.colors = _colors(style.palette)
         self.bar = _THIN if narrow else _Bar()
         self.across = across
         self.down = -(-len(panels) // across)

@@ -13,7 +13,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from rich.console import Console
 from rich.segment import Segment
@@ -36,11 +36,7 @@ _WORDS = re.compile(r"\S+(?: \S+)*")
 _HALVES = {"▀": (0, 1), "▄": (1, 0)}  # which half of its cell a sign fills, and which the ground
 
 
-class _Printed(Protocol):
-    def for_terminal(self, *parts: Any, **options: Any) -> Iterable[Any]: ...
-
-
-def still(result: _Printed, **options: Any) -> str:
+def still(result: Any, **options: Any) -> str:
     """Show what a terminal shows with these options, where no script runs."""
     console = Console(
         file=io.StringIO(), width=_WIDTH, color_system="truecolor", force_terminal=True,
@@ -77,7 +73,9 @@ def _written(console: Console, part: Any) -> Iterator[str]:
         if isinstance(block, Table):
             yield from _texts(console, lines)
             lines = []
-            yield _table(block)
+            columns = [[_plain(cell) for cell in column.cells] for column in block.columns]
+            titles = (_plain(column.header) for column in block.columns)
+            yield table(titles, zip(*columns, strict=True))
         else:
             lines.append(block)
     yield from _texts(console, lines, getattr(part, "style", "") if isinstance(part, Line) else "")
@@ -92,11 +90,6 @@ def _whole(console: Console, part: Any) -> Iterator[Table | Text]:
     else:
         for block in part.__rich_console__(console, console.options):
             yield from _whole(console, block)
-
-
-def _table(printed: Table) -> str:
-    columns = [[_plain(cell) for cell in column.cells] for column in printed.columns]
-    return table((_plain(column.header) for column in printed.columns), zip(*columns, strict=True))
 
 
 def _plain(cell: Any) -> str:

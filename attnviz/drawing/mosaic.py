@@ -72,13 +72,7 @@ def assemble(maps: Maps, style: Style) -> Mosaic:
     top = shades.largest(filled.values())
     for (layer, head), array in filled.items():
         scaled = shades.shades(array, style, top)
-        tile = np.rint(shades.binned(scaled, pool, pool) * (glyphs.LEVELS - 1)).astype(np.uint8)
-        mask = shades.hidden(maps[layer, head])
-        if mask is not None:
-            tile[shades.binned_mask(mask, pool, pool)] = glyphs.MASKED
-            left_out = shades.unselected(maps[layer, head])
-            if left_out is not None:
-                tile[shades.binned_unselected(left_out, mask, pool, pool)] = glyphs.UNSELECTED
+        tile = glyphs.levels(scaled, maps[layer, head], pool, pool)
         y, x = layers.index(layer) * step[0], heads.index(head) * step[1]
         levels[y : y + tile_y, x : x + tile_x] = tile.repeat(cell, 0).repeat(cell, 1)
     masked = any(shades.hidden(array) is not None for array in maps.values())
@@ -104,17 +98,19 @@ def note(mosaic: Mosaic, style: Style) -> str:
     return f"queries downwards, keys across; {text}"
 
 
-def mosaic_png(
-    maps: Maps, style: Style | None = None, *, title: str = "", caption: str = ""
-) -> bytes:
-    """Draw the mosaic as a PNG file, of weights [T, S] by (layer, head), all of the same shape."""
-    return boxed_png(maps, style or Style(), title, caption)[0]
+def mosaic_figure(maps: Maps, style: Style, title: str, caption: str, format: str) -> Any:
+    """Draw the mosaic, of weights [T, S] by (layer, head): a PNG on pixels of our own."""
+    if format == "png":
+        return boxed_png(maps, style, title, caption)[0]
+    from attnviz.drawing import canvas
+
+    return canvas.rendered(lambda: _build(maps, title, caption, style), format, style.dpi)
 
 
 def boxed_png(
     maps: Maps, style: Style, title: str, caption: str
 ) -> tuple[bytes, tuple[int, int, int, int]]:
-    """Draw the same, and say where the maps stand in it: left, top, width and height."""
+    """Draw a PNG file, and say where the maps stand in it: left, top, width and height."""
     table, dpi = glyphs.colors(style.palette), style.dpi
     mosaic = assemble(maps, style)
     margin, pad = round(0.12 * dpi), round(0.08 * dpi)
@@ -167,13 +163,11 @@ def boxed_png(
     return encode(picture, table, dpi), (left, top, width, height)
 
 
-_GREY = "#555555"
-
-
-def build(maps: Maps, title: str, caption: str, style: Style) -> Figure:
-    """Return the figure; see :func:`attnviz.drawing.figure.mosaic_figure`."""
+def _build(maps: Maps, title: str, caption: str, style: Style) -> Figure:
     from matplotlib.colors import ListedColormap
     from matplotlib.figure import Figure
+
+    from attnviz.drawing.charts import GREY
 
     tiles, dpi = assemble(maps, style), style.dpi
     title = visible(title) if title else ""
@@ -205,11 +199,11 @@ def build(maps: Maps, title: str, caption: str, style: Style) -> Figure:
     ):
         ticks([number * step + tile / 2 for number in range(len(names))], [str(n) for n in names])
     axes.xaxis.set_label_position("top")
-    axes.set_xlabel("head", fontsize=8, color=_GREY, labelpad=3)
-    axes.set_ylabel("layer", fontsize=8, color=_GREY, labelpad=3)
+    axes.set_xlabel("head", fontsize=8, color=GREY, labelpad=3)
+    axes.set_ylabel("layer", fontsize=8, color=GREY, labelpad=3)
     if lines:
         figure.text(0.12 / width, 1 - 0.1 / height, "\n".join(lines), fontsize=10,
                     fontweight=ruler.title_weight, family=families, va="top")  # fmt: skip
-    figure.text(0.12 / width, 0.08 / height, "\n".join(notes), fontsize=7, color=_GREY,
+    figure.text(0.12 / width, 0.08 / height, "\n".join(notes), fontsize=7, color=GREY,
                 family=families, va="bottom")  # fmt: skip
     return figure

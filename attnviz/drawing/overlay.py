@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console, ConsoleOptions
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.style import Style as Paint
 from rich.text import Text
 
-from attnviz.core.media import Picture, Place
-from attnviz.drawing import paper
+from attnviz.core.media import Picture, Place, patch_name
+from attnviz.drawing import labels, paper
+from attnviz.drawing.console import renderable
 from attnviz.drawing.heatmap_terminal import ASCII_RAMP
 from attnviz.drawing.labels import signs, title_lines, visible
 from attnviz.drawing.palette import anchors, ramp, rgb
@@ -82,46 +83,49 @@ _WIDEST = 56
 """Cells across a picture; it is half as many lines high, for cells are twice as high as wide."""
 
 
-class TerminalOverlay:
-    """A renderable picture with one head's attention over it.
-
-    ``shown`` [rows, columns], where weights stand on the colour scale, 0 to 1.
-    """
-
-    def __init__(
-        self, picture: Picture, levels: Map, *, title: str, palette: str, note: str
-    ) -> None:
-        self.picture, self.shown, self.palette = picture, levels, palette
-        self.title, self.note = title, note
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        """Draw for this console: its width, colours and encoding."""
-        colors = console.color_system in {"truecolor", "256"} and not console.no_color
-        yield Text(visible(self.title, ascii_only=options.ascii_only), style="bold")
+@renderable
+def on_terminal(
+    console: Console,
+    options: ConsoleOptions,
+    picture: Picture,
+    maps: Sequence[tuple[str, NDArray[np.floating[Any]]]],
+    style: Style,
+    query: str,
+) -> RenderResult:
+    """Draw a picture for each head, tinted; ``maps``: a title and weights [rows, columns]."""
+    colors = console.color_system in {"truecolor", "256"} and not console.no_color
+    for (title, grid), levels in zip(maps, scaled([grid for _, grid in maps], style), strict=True):
+        yield Text(visible(title, ascii_only=options.ascii_only), style="bold")
         if colors and not options.ascii_only:
-            yield from self._blocks(min(options.max_width, _WIDEST))
+            pixels = tinted(picture, levels, style.palette)
+            yield from _blocks(pixels, min(options.max_width, _WIDEST))
         else:
-            yield from self._density()
-        yield Text(signs(self.note, options.ascii_only), style="dim")
+            yield from _density(levels)
+        row, column = map(int, np.unravel_index(int(np.argmax(grid)), grid.shape))
+        patch = patch_name(picture, row, column)
+        note = f"{query}; most on patch {patch}: {labels.number(float(grid.max()))}"
+        yield Text(signs(note, options.ascii_only), style="dim")
 
-    def _blocks(self, width: int) -> Iterator[Text]:
-        """Two pixels a cell, one above the other."""
-        pixels = tinted(self.picture, self.shown, self.palette)
-        height = max(2, round(width * pixels.shape[0] / pixels.shape[1] / 2) * 2)
-        small = shrunk(pixels, height, width)
-        for upper, lower in zip(small[::2], small[1::2], strict=True):
-            line = Text(no_wrap=True)
-            for above, below in zip(upper, lower, strict=True):
-                line.append("▀", Paint(color=_hex(above), bgcolor=_hex(below)))
-            yield line
 
-    def _density(self) -> Iterator[Text]:
-        """Yield a patch is two characters wide."""
-        yield Text("+" + "-" * (2 * self.picture.columns) + "+")
-        for row in self.shown:
-            levels = np.minimum((row * len(ASCII_RAMP)).astype(int), len(ASCII_RAMP) - 1)
-            yield Text("|" + "".join(ASCII_RAMP[level] * 2 for level in levels) + "|")
-        yield Text("+" + "-" * (2 * self.picture.columns) + "+")
+def _blocks(pixels: Pixels, width: int) -> Iterator[Text]:
+    """Two pixels a cell, one above the other."""
+    height = max(2, round(width * pixels.shape[0] / pixels.shape[1] / 2) * 2)
+    small = shrunk(pixels, height, width)
+    for upper, lower in zip(small[::2], small[1::2], strict=True):
+        line = Text(no_wrap=True)
+        for above, below in zip(upper, lower, strict=True):
+            line.append("▀", Paint(color=_hex(above), bgcolor=_hex(below)))
+        yield line
+
+
+def _density(levels: Map) -> Iterator[Text]:
+    """Draw signs of rising density, two for a patch."""
+    edge = f"+{'-' * (2 * levels.shape[1])}+"
+    yield Text(edge)
+    for row in levels:
+        steps = np.minimum((row * len(ASCII_RAMP)).astype(int), len(ASCII_RAMP) - 1)
+        yield Text(f"|{''.join(ASCII_RAMP[step] * 2 for step in steps)}|")
+    yield Text(edge)
 
 
 def _hex(color: NDArray[Any]) -> str:
@@ -143,10 +147,10 @@ def build(
     style: Style,
     *,
     query: str,
-    place: Place = (),
-    caption: str = "",
+    place: Place,
+    caption: str,
 ) -> Figure:
-    """Return the figure; see :func:`attnviz.drawing.figure.overlay_figure`."""
+    """Draw a picture, and beside it each head's weights [rows, columns] over it, under a title."""
     from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle

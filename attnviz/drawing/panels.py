@@ -201,11 +201,6 @@ class Panel:
     unselected: Mask | None = None
 
     @property
-    def selects(self) -> bool:
-        """Whether an indexer left out some keys."""
-        return self.unselected is not None
-
-    @property
     def axes(self) -> tuple[Axis, Axis]:
         """The axes of queries and of keys."""
         return self.rows, self.columns

@@ -246,7 +246,6 @@ class Raster:
         """Return the picture, in memory that the next one overwrites."""
         sheet = self.sheet
         weights = [shades.checked(array, self.sides) for _, array in maps]
-        masks = [(shades.hidden(array), shades.unselected(array)) for _, array in maps]
         top = shades.largest(weights)
         titles = [self._wrapped(title) for title, _ in maps]
         lines = max(len(title) for title in titles)
@@ -255,33 +254,20 @@ class Raster:
         np.copyto(picture, background)
         if not self.style.relative(self.maps):
             self._ticks(picture, lines, top)
-        for n, (array, masked, title) in enumerate(zip(weights, masks, titles, strict=True)):
+        for n, (array, (_, masked), title) in enumerate(zip(weights, maps, titles, strict=True)):
             y, x = sheet.corner(n, lines)
-            self._cells(picture, y, x, shades.shades(array, self.style, top), *masked)
+            rows, columns = sheet.rows, sheet.columns
+            scaled = shades.shades(array, self.style, top)
+            self._cells(picture, y, x, glyphs.levels(scaled, masked, rows.pool, columns.pool))
             for number, text in enumerate(reversed(title)):
                 label = glyphs.line(text, sheet.title_size, sheet.dpi, bold=True)
                 baseline = y - sheet.pad - number * sheet.title_line + sheet.px(0.015)
                 glyphs.paste(picture, label.clipped(sheet.title_room), baseline, x)
         return picture
 
-    def _cells(
-        self,
-        picture: Pixels,
-        y: int,
-        x: int,
-        map_: shades.Map,
-        mask: shades.Mask | None,
-        left_out: shades.Mask | None,
-    ) -> None:
+    def _cells(self, picture: Pixels, y: int, x: int, levels: Pixels) -> None:
         """One map: whole cells, with a white hairline between them where they are few."""
         rows, columns = self.sheet.rows, self.sheet.columns
-        map_ = shades.binned(map_, rows.pool, columns.pool)
-        levels = np.rint(map_ * (glyphs.LEVELS - 1)).astype(np.uint8)
-        if mask is not None:
-            levels[shades.binned_mask(mask, rows.pool, columns.pool)] = glyphs.MASKED
-            if left_out is not None:
-                blocks = shades.binned_unselected(left_out, mask, rows.pool, columns.pool)
-                levels[blocks] = glyphs.UNSELECTED
         strip = np.repeat(levels, columns.cell, axis=1)
         if self.sheet.ruled:
             strip[:, columns.cell :: columns.cell] = glyphs.WHITE

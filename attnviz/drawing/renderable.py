@@ -75,6 +75,25 @@ class _Drawn:
         """Return what a file of that suffix holds, ``.png`` or ``png``."""
         raise NotImplementedError
 
+    def save(self, path: str | Path, **options: Any) -> Path:
+        """Write it in the form that the file's suffix means."""
+        path = Path(path)
+        self.check_suffix(path)
+        files.write(path, self.to_bytes(path.suffix, **options))
+        return path
+
+    @classmethod
+    def suffixes(cls) -> tuple[str, ...]:
+        """Of the files that it can be written to."""
+        return picture_suffixes()
+
+    @classmethod
+    def check_suffix(cls, path: Path) -> None:
+        """UsageError for a file that a result of this kind cannot be written to."""
+        files.check_suffix(path, cls.suffixes())
+        if path.suffix.lower() == ".parquet":
+            require("pyarrow", path.name)
+
     def _drawn(self, format: str, options: dict[str, Any]) -> Any:
         raise NotImplementedError
 
@@ -150,13 +169,6 @@ class Renderable(_Drawn, Record):
         """One offline HTML page; UsageError where there is none."""
         return self._needed("page", "page").page(self)
 
-    def save(self, path: str | Path, **options: Any) -> Path:
-        """Write it in the form that the file's suffix means."""
-        path = Path(path)
-        self.check_suffix(path)
-        files.write(path, self.to_bytes(path.suffix, **options))
-        return path
-
     def to_bytes(self, suffix: str, **options: Any) -> bytes:
         """Return what :meth:`save` writes into a file of that suffix, ``.png`` or ``png``."""
         suffix = "." + suffix.lower().removeprefix(".")
@@ -183,13 +195,6 @@ class Renderable(_Drawn, Record):
     def suffixes(cls) -> tuple[str, ...]:
         """Of the files that it can be written to."""
         return tuple(end for end, form in FORMS.items() if not form or _beside(cls, form))
-
-    @classmethod
-    def check_suffix(cls, path: Path) -> None:
-        """UsageError for a file that a result of this kind cannot be written to."""
-        files.check_suffix(path, cls.suffixes())
-        if path.suffix.lower() == ".parquet":
-            require("pyarrow", path.name)
 
     def finding(self, name: str) -> Finding | None:
         """Return what it says of every head, to stand beside them elsewhere; None for nothing."""
@@ -250,13 +255,6 @@ class Figured(_Drawn):
                 names = ", ".join(sorted(paper.NAMES))
                 raise UsageError(f"unknown option {min(kwargs)!r}; choose from {names}")
             return self._draw(format)
-
-    def save(self, path: str | Path, **options: Any) -> Path:
-        """Draw into a file; its suffix decides the format."""
-        path = Path(path)
-        picture_format(path)
-        files.write(path, self.to_bytes(path.suffix, **options))
-        return path
 
 
 def hidden(line: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -115,11 +116,13 @@ def dataset(rows: Any) -> Any:
     """Put rows into an ``xarray.Dataset``: measured numbers are variables, others coordinates."""
     xarray = _library("xarray", "xarray")
     named = {name: _listed(values) for name, values in columns(rows).items()}
-    measured = {name for name, values in named.items() if _measured(values)}
-    return xarray.Dataset(
-        {name: ("row", _floats(named[name])) for name in named if name in measured},
-        coords={name: ("row", _texts(named[name])) for name in named if name not in measured},
-    )
+    measured = [name for name, values in named.items() if _measured(values)]
+    numbers = {
+        name: ("row", [math.nan if value is None else float(value) for value in named[name]])
+        for name in measured
+    }
+    texts = {name: ("row", _texts(named[name])) for name in named if name not in measured}
+    return xarray.Dataset(numbers, coords=texts)
 
 
 def parquet(rows: Any, names: Iterable[str] = (), made: Made | None = None) -> bytes:
@@ -185,10 +188,6 @@ def _same(values: list[Any]) -> list[Any]:
 def _measured(values: list[Any]) -> bool:
     kinds = {type(value) for value in values if value is not None}
     return float in kinds and kinds <= {int, float}
-
-
-def _floats(values: list[Any]) -> list[float]:
-    return [float("nan") if value is None else float(value) for value in values]
 
 
 def _texts(values: list[Any]) -> list[Any]:

@@ -20,7 +20,6 @@ from rich.text import Text
 
 from attnviz.core.capture import Capture
 from attnviz.core.heads import SITE_PREFIX, Head, Layout
-from attnviz.core.media import patch_name
 from attnviz.core.quantities import QUANTITIES
 from attnviz.core.result import Finding
 from attnviz.core.scores import (
@@ -41,7 +40,6 @@ from attnviz.drawing.palette import NO_ROLE
 from attnviz.scoring.roles import FEW_ROWS, SHOWN, does_something, drawn, in_order
 
 if TYPE_CHECKING:
-    from attnviz.core.media import Picture
     from attnviz.drawing.style import Style
 
 
@@ -85,20 +83,6 @@ def heatmap(
     from attnviz.drawing.style import Style
 
     return TerminalMap(weights, sides, title=title, style=style or Style(), top=top)
-
-
-def overlay(
-    picture: Picture, maps: Sequence[tuple[str, Any]], style: Style, *, query: str
-) -> Iterator[RenderableType]:
-    """Draw a picture for each head, tinted; ``maps``: a title and weights [rows, columns]."""
-    from attnviz.drawing.overlay import TerminalOverlay, scaled
-
-    shaded = scaled([grid for _, grid in maps], style)
-    for (title, grid), shades in zip(maps, shaded, strict=True):
-        row, column = map(int, np.unravel_index(int(np.argmax(grid)), grid.shape))
-        patch = patch_name(picture, row, column)
-        note = f"{query}; most on patch {patch}: {labels.number(float(grid.max()))}"
-        yield TerminalOverlay(picture, shades, title=title, palette=style.palette, note=note)
 
 
 def resting_line(report: ScoredHeads) -> str:

@@ -34,13 +34,12 @@ def used(*texts: str) -> tuple[Term, ...]:
 
 def definitions(terms: tuple[Term, ...]) -> str:
     """Their definitions as the help lists them."""
-    return "".join(map(_definition, terms))
-
-
-def _definition(entry: Term) -> str:
-    source = f' <span class="source">{html.escape(entry.source)}</span>' if entry.source else ""
-    name = html.escape(entry.name)
-    return f'    <dt data-word="{name}">{name}</dt><dd>{html.escape(entry.text)}{source}</dd>\n'
+    lines = []
+    for entry in terms:
+        source = f' <span class="source">{html.escape(entry.source)}</span>' if entry.source else ""
+        name, text = html.escape(entry.name), html.escape(entry.text)
+        lines.append(f'    <dt data-word="{name}">{name}</dt><dd>{text}{source}</dd>\n')
+    return "".join(lines)
 
 
 _IMPORT = re.compile(r"^import\s*\{([^}]*)\}\s*from\s*\"\./([\w-]+)\.js\";\n", re.MULTILINE)
@@ -122,30 +121,17 @@ def html_page(
 
 
 def result_page(
-    package: str,
-    of: Record | Made,
-    *rules: str,
-    title: str,
-    still: str,
-    data: Any,
-    headline: str = "",
-    **texts: str,
+    package: str, of: Record | Made, *rules: str, data: Any, still: str, **texts: str
 ) -> bytes:
-    """Give the page of a result, as UTF-8: template, style and the module ``main`` of a package."""
+    """Give the page of a result, as UTF-8: template, style and the module ``main`` of a package.
+
+    ``texts`` are ``title``, ``headline`` and other parts of :func:`html_page`.
+    """
     template, style, script = parts(package, "main")
     return html_page(
-        template,
-        *rules,
-        title=title,
-        style=style,
-        script=script,
-        of=of,
-        still=still,
-        headline=headline,
-        compiled=False,
-        data=safe_json(data),
-        **texts,
-    )
+        template, *rules, style=style, script=script, of=of, still=still, compiled=False,
+        data=safe_json(data), **texts,
+    )  # fmt: skip
 
 
 def _shared(name: str) -> str:

@@ -26,6 +26,15 @@ def ok(capsys, *arguments: str) -> str:
     return out
 
 
+def refused(capsys, *arguments: str, code: int = 1) -> str:
+    """Return the one line of a command that is refused."""
+    got, out, err = call(capsys, *arguments)
+    assert (got, out) == (code, ""), err
+    assert err.startswith("attnviz: ")
+    assert err.count("\n") == 1, err
+    return err
+
+
 def heads_of(capsys, *arguments: str) -> dict:
     document = json.loads(ok(capsys, "heads", *arguments, "--json"))
     jsonschema_rs.validate(SCHEMA, document)

@@ -13,6 +13,7 @@ import pytest
 import attnviz as av
 from attnviz.cli import main
 from attnviz.models.demo import DEMOS
+from tests.cli.calling import ok, refused
 from tests.models.templates import TEMPLATES
 
 pytestmark = pytest.mark.usefixtures("few_sentences")
@@ -55,8 +56,7 @@ def test_every_command_takes_them(
 ) -> None:
     name, *options = [one.replace("OUT", str(tmp_path / "out")) for one in command]
     given = ["--chat", chat, "--span", "place=the table", "-m", model, "-q"]
-    assert main([name, *given, *options]) == 0, capsys.readouterr().err
-    out = capsys.readouterr().out
+    out = ok(capsys, name, *given, *options)
     if "--json" in options:
         told = json.dumps(json.loads(out))
         assert "table" in told
@@ -66,8 +66,7 @@ def test_every_command_takes_them(
 
 
 def spans_of(arguments: list[str], capsys: Any) -> dict[str, str]:
-    assert main(["spans", *arguments, "--json", "-q"]) == 0, capsys.readouterr().err
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(ok(capsys, "spans", *arguments, "--json", "-q"))
     return {span["name"]: span["shown"] for span in found["spans"]}
 
 
@@ -90,8 +89,7 @@ def test_messages_come_in_every_way(model: str, chat: str, monkeypatch: Any, cap
 @pytest.mark.parametrize(
     ("content", "more", "said"),
     [
-        ("{", [], "is not readable JSON"),
-        ("3", [], "holds no list of messages"),
+        ("{", [], "is not readable JSON"), ("3", [], "holds no list of messages"),
         ("[1]", [], "holds no list of messages"),
         ('[{"role": "user", "content": 3}]', [], "the content of message 1 (user) is no text"),
         (json.dumps(CHAT[:1]), [], "a system message alone is no chat"),
@@ -99,7 +97,7 @@ def test_messages_come_in_every_way(model: str, chat: str, monkeypatch: Any, cap
         (json.dumps(CHAT), ["--ids", "1,2"], "exclude each other"),
         (json.dumps(CHAT), ["--span", "user=keys"], "'user' is a message of the chat"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_used_is_one_line(
     content: str, more: list[str], said: str, model: str, tmp_path: Path, capsys: Any
 ) -> None:
@@ -115,10 +113,7 @@ def test_what_cannot_be_used_is_one_line(
 def test_a_file_without_spans_is_refused(content: str, tmp_path: Path, capsys: Any) -> None:
     path = tmp_path / "s.json"
     path.write_text(content)
-    assert main(["heads", "a cat", "--span", f"@{path}"]) == 1
-    err = capsys.readouterr().err
-    assert "s.json" in err
-    assert err.count("\n") == 1
+    assert "s.json" in refused(capsys, "heads", "a cat", "--span", f"@{path}")
 
 
 def test_recorded_attention_brings_its_own(capsys: Any) -> None:

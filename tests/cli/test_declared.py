@@ -16,6 +16,7 @@ from attnviz.cli import COMMANDS
 from attnviz.cli.declared import ALL, adapted, changed, command, shorten, speak_for
 from attnviz.core.settings import Settings, declarations, setting
 from attnviz.errors import UsageError
+from tests.cli.calling import ok
 
 
 def _half(text: str) -> float:
@@ -67,17 +68,18 @@ def act(options: Options, more: More) -> None:
     GIVEN.append((options, more))
 
 
-def made() -> Any:
+def made(function: Callable[..., None] = act) -> Any:
     """The command as ``cli`` makes it."""
     app = typer.Typer(rich_markup_mode="rich", add_completion=False)
-    app.command("act", context_settings={"help_option_names": ["-h", "--help", ALL]})(act)
+    app.command("act", context_settings={"help_option_names": ["-h", "--help", ALL]})(function)
     single: Any = typer.main.get_command(app)
-    adapted(single, act)
+    adapted(single, function)
     return single
 
 
 @pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
+def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("COLUMNS", "80")
     GIVEN.clear()
     yield
     speak_for(())
@@ -157,11 +159,8 @@ def test_help_names_the_choices_beside_the_option_or_behind_the_sentence() -> No
 
 
 @pytest.fixture
-def helped(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[[bool], str]:
+def helped(capsys: pytest.CaptureFixture[str]) -> Callable[[bool], str]:
     """The help of the command, short or long, on a terminal of 80 columns."""
-    monkeypatch.setenv("COLUMNS", "80")
 
     def printed(short: bool) -> str:
         single = made()
@@ -225,22 +224,16 @@ def test_every_option_has_a_sentence(name: str) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_short_help_fits_a_screen_and_says_no_default_of_a_switch(
-    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    assert cli.main([name, "--help"]) == 0
-    shown = capsys.readouterr().out
+    shown = ok(capsys, name, "--help")
     assert len(shown.splitlines()) <= 50
     assert not re.search("default: (True|False)", shown)
 
 
 @pytest.mark.parametrize("name", ["heatmap", "knockout", "thoughts", "shapes", "export"])
-def test_no_name_of_an_option_is_cut(
-    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    assert cli.main([name, "--help-all"]) == 0
-    shown = capsys.readouterr().out
+def test_no_name_of_an_option_is_cut(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = ok(capsys, name, "--help-all")
     assert "…" not in shown
     for parameter in parameters(name).values():
         for flag in (*parameter.opts, *parameter.secondary_opts):
@@ -266,8 +259,5 @@ def paired(pair: Pair) -> None:
 
 
 def test_a_record_that_does_not_go_together_stops_the_command() -> None:
-    app = typer.Typer(add_completion=False)
-    app.command()(paired)
-    single: Any = typer.main.get_command(app)
     with pytest.raises(UsageError, match="one and other exclude"):
-        single.main(["--one", "--other"], standalone_mode=False)
+        made(paired).main(["--one", "--other"], standalone_mode=False)

@@ -91,10 +91,20 @@ def mutated_json(value: Any, random: Random) -> Any:
     return changed
 
 
+def altered(path: Path, name: str, random: Random) -> Path:
+    """A file beside another one, whose bytes or, of JSON, values are changed."""
+    data, out = path.read_bytes(), path.with_name(name)
+    if path.suffix == ".json":
+        data = json.dumps(mutated_json(json.loads(data), random)).encode()
+    else:
+        data = mutated(data, random)
+    out.write_bytes(data)
+    return out
+
+
 @pytest.fixture(scope="module")
-def originals(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def originals(folder: Path) -> Path:
     """Files of every kind that attnviz reads, small ones."""
-    folder = tmp_path_factory.mktemp("originals")
     text = "the cat sat on the mat because the cat was tired"
     (folder / "s.txt").write_text(f"{text}\na dog ran\nwe like cats\n")
     profile = av.profile(folder / "s.txt", state=folder / "s.profile", jobs=1)
@@ -176,10 +186,9 @@ def mutated_array(array: np.ndarray, random: Random) -> np.ndarray:
 def capture_file(random: Random, originals: Path) -> object:
     """Recorded attention: bytes of either format, or arrays of an archive."""
     suffix = random.choice((".npz", ".safetensors"))
-    out = originals / f"x{suffix}"
-    data = (originals / f"c{suffix}").read_bytes()
+    path, out = originals / f"c{suffix}", originals / f"x{suffix}"
     if suffix == ".npz" and random.random() < 0.6:
-        with np.load(io.BytesIO(data)) as file:
+        with np.load(path) as file:
             arrays = {name: file[name] for name in file.files}
         name = random.choice(sorted(arrays))
         if name == "meta":
@@ -189,43 +198,35 @@ def capture_file(random: Random, originals: Path) -> object:
         with open(out, "wb") as file:
             np.savez(file, **arrays)
     else:
-        out.write_bytes(mutated(data, random))
+        altered(path, out.name, random)
     return av.heads(recorded.load(out))
 
 
 def archive(random: Random, originals: Path) -> object:
     """A state file as bytes."""
-    out = originals / "y.profile"
-    out.write_bytes(mutated((originals / "s.profile").read_bytes(), random))
-    return summarize(saved.read(out))
+    return summarize(saved.read(altered(originals / "s.profile", "y.profile", random)))
 
 
 def treebank(random: Random, originals: Path) -> object:
     """Gold dependencies and mentions."""
-    out = originals / "x.conllu"
-    out.write_bytes(mutated((originals / "treebank.conllu").read_bytes(), random))
+    out = altered(originals / "treebank.conllu", "x.conllu", random)
     return sentences([str(out)], strict=False), documents([str(out)], strict=False)
 
 
 def pronouns(random: Random, originals: Path) -> object:
     """A table of ambiguous pronouns."""
-    out = originals / "x.tsv"
-    out.write_bytes(mutated((originals / "pronouns.tsv").read_bytes(), random))
+    out = altered(originals / "pronouns.tsv", "x.tsv", random)
     return choices([str(out)], strict=False)
 
 
 def tiny(random: Random, originals: Path) -> object:
     """The numbers of a layer that are walked through by hand."""
-    value = json.loads((originals / "tiny.json").read_text())
-    return read_json(json.dumps(mutated_json(value, random)).encode(), "x.json")
+    return read_json(altered(originals / "tiny.json", "x.json", random).read_bytes(), "x.json")
 
 
 def evidence(random: Random, originals: Path) -> object:
     """A report that is read beside others."""
-    out = originals / "x.json"
-    value = json.loads((originals / random.choice(REPORTS)).read_text())
-    out.write_text(json.dumps(mutated_json(value, random)))
-    return read_evidence(out)
+    return read_evidence(altered(originals / random.choice(REPORTS), "x.json", random))
 
 
 REPORTS = tuple(
@@ -237,20 +238,18 @@ REPORTS = tuple(
 )  # fmt: skip
 
 
+COMPARED = ("heads", "profile", "ablate", "spans", "lens")
+
+
 def compared(random: Random, originals: Path) -> object:
     """Two reports of one kind."""
-    name, out = random.choice(("heads", "profile", "ablate", "spans", "lens")), originals / "z.json"
-    first = originals / f"{name}.json"
-    out.write_text(json.dumps(mutated_json(json.loads(first.read_text()), random)))
-    return str(av.diff(first, out))
+    first = originals / f"{random.choice(COMPARED)}.json"
+    return str(av.diff(first, altered(first, "z.json", random)))
 
 
 def film(random: Random, originals: Path) -> object:
     """A film that is there already, as a command shows it."""
-    out = originals / "f.json"
-    value = json.loads((originals / "film.json").read_text())
-    out.write_text(json.dumps(mutated_json(value, random)))
-    found = av.read(out)
+    found = av.read(altered(originals / "film.json", "f.json", random))
     return str(found), found.to_csv()
 
 
@@ -274,12 +273,7 @@ def media(random: Random, originals: Path) -> object:
 def foreign(random: Random, originals: Path) -> object:
     """Files of other tools, and recordings in JSON: bytes and values changed."""
     name = random.choice(("c.pt", "c.npy", "lens.npz", "lens.safetensors", "a.json", "inseq.json"))
-    data, out = (originals / name).read_bytes(), originals / f"changed-{name}"
-    if name.endswith(".json"):
-        data = json.dumps(mutated_json(json.loads(data), random)).encode()
-    else:
-        data = mutated(data, random)
-    out.write_bytes(data)
+    out = altered(originals / name, f"changed-{name}", random)
     av.check(out)
     return av.heads(av.read(out))
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 from functools import cache
-from pathlib import Path
 
 import pytest
 
+from tests import ROOT
 from tests.claims import claims
 from tests.cli.calling import call
 
-ROOT = Path(__file__).parents[2]
 LINES, COLUMNS = 32, 100
 FITTING = {"diff", "explain", "heads", "logits", "models", "profile"}
 """Commands that fit: what README and the questions show of them is counted."""
@@ -38,10 +37,8 @@ def shown() -> list[str]:
 
 
 @pytest.fixture(autouse=True)
-def screen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def screen(monkeypatch: pytest.MonkeyPatch, beside_samples) -> None:
     monkeypatch.setenv("COLUMNS", str(COLUMNS))
-    monkeypatch.chdir(tmp_path)
-    Path("sample_inputs").symlink_to(ROOT / "sample_inputs")
 
 
 def lines_of(capsys, *arguments: str) -> list[str]:

@@ -11,6 +11,7 @@ import typer
 
 from attnviz.cli import COMMANDS, app, main
 from attnviz.models.demo import DEMOS
+from tests.cli.calling import refused
 
 MODEL = ("--model", "no/such/folder")
 SAMPLES = "sample_inputs"
@@ -46,16 +47,14 @@ def test_every_command_that_writes_a_file_is_here() -> None:
 @pytest.mark.parametrize("name", sorted(LINES))
 def test_a_form_that_is_not_there_is_refused_first(name: str, tmp_path: Path, capsys) -> None:
     path = tmp_path / "result.qqq"
-    assert main([name, *LINES[name], "--out", str(path)]) == 2
-    said = capsys.readouterr().err
+    said = refused(capsys, name, *LINES[name], "--out", str(path), code=2)
     assert said.startswith("attnviz: cannot write 'result.qqq'; name the file ."), said
     assert not path.exists()
 
 
 @pytest.mark.parametrize("name", [name for name in sorted(LINES) if "--csv" in options(name)])
 def test_two_forms_to_print_exclude_each_other(name: str, capsys) -> None:
-    assert main([name, *LINES[name], "--json", "--csv"]) == 2
-    assert "--json and --csv " in capsys.readouterr().err
+    assert "--json and --csv " in refused(capsys, name, *LINES[name], "--json", "--csv", code=2)
 
 
 TEXT = ("a b",)
@@ -63,7 +62,15 @@ TEXTS = (f"{SAMPLES}/sentences.txt",)
 NAMED = (*TEXT, "--span", "x=a")
 PAIR = ("a b", "a c", "--answer", "d")
 
-ABSENT: dict[str, list[tuple[str, ...]]] = {
+Lines = dict[str, list[tuple[str, ...]]]
+"""Command lines, by the command."""
+
+
+def each(lines: Lines) -> Any:
+    return pytest.mark.parametrize(("name", "line"), [(n, one) for n in lines for one in lines[n]])
+
+
+ABSENT: Lines = {
     "heads": [(*TEXT, "--evidence"), ("--file",), ("--chat",), ("--image",)],
     "heatmap": [("--image",)], "view": [(*TEXT, "--evidence"), ("--texts",)],
     "profile": [(*TEXTS, "--evidence"), ()],
@@ -79,71 +86,47 @@ ABSENT: dict[str, list[tuple[str, ...]]] = {
 NO_FILE = "absent.jsonl"
 
 
-@pytest.mark.parametrize(
-    ("name", "line"), [(name, line) for name, lines in ABSENT.items() for line in lines]
-)
+@each(ABSENT)
 def test_a_file_that_is_not_there_is_refused_first(
     name: str, line: tuple[str, ...], capsys
 ) -> None:
-    assert main([name, *line, NO_FILE, *MODEL]) == 1
-    said = capsys.readouterr().err
+    said = refused(capsys, name, *line, NO_FILE, *MODEL)
     assert NO_FILE in said, said
     assert "no/such" not in said
 
 
-PARTS: dict[str, list[tuple[str, ...]]] = {
+WRONG: Lines = {
     "heads": [(*TEXT, "--span", "x=zzz"), (*TEXT, "--span", "x=regex:("), (*TEXT, "--role", "zzz"),
-              (*TEXT, "--sort", "zzz")],
+              (*TEXT, "--sort", "zzz"), (*TEXT, "--font", "zzz")],
     "explain": [(*TEXT, "--span", "x=zzz")],
     "heatmap": [(*TEXT, "--rows", "zzz"), (*NAMED, "--keys", "zzz")],
     "view": [(*TEXT, "--rows", "zzz")],
-    "profile": [(*TEXTS, "--role", "zzz"), (*TEXTS, "--sort", "zzz")],
-    "ablate": [(*NAMED, "--position", "span:zzz"), (*TEXT, "--span", "x=zzz")],
-    "patch": [("--task", "zzz")],
+    "profile": [(*TEXTS, "--role", "zzz"), (*TEXTS, "--sort", "zzz"), (*TEXTS, "--font", "zzz"),
+                (*TEXTS, "--out", "zzz.html"), (*TEXTS, "--out", ".")],
+    "ablate": [(*NAMED, "--position", "span:zzz"), (*TEXT, "--span", "x=zzz"),
+               (*TEXT, "--font", "zzz"), ("--probe", "--span", "zzz=a"),
+               ("--probe", "--pair", "zzz"),
+               (*TEXT, "-s", "0.0", "--out-dir", "pyproject.toml/zzz")],
+    "patch": [("--task", "zzz"), ("--task", "induction", "--out", "zzz.html"),
+              ("--task", "induction", "--out", "."), ("--task", "induction", "--out", "zzz.dot")],
+    "atlas": [("--texts", *TEXTS, "--out-dir", "pyproject.toml/zzz")],
     "syntax": [(f"{SAMPLES}/treebank.conllu", "--relation", "zzz")],
     "spans": [(*TEXT, "--span", "x=zzz"), (*NAMED, "--keys", "zzz"), (*NAMED, "--rows", "zzz")],
     "logits": [(*TEXT, "--span", "x=zzz")],
 }  # fmt: skip
+"""Parts that are not there, what a result would not have, and places where nothing can be."""
 
 
-@pytest.mark.parametrize(
-    ("name", "line"), [(name, line) for name, lines in PARTS.items() for line in lines]
-)
-def test_a_part_that_is_not_there_is_refused_first(
-    name: str, line: tuple[str, ...], capsys
-) -> None:
+@each(WRONG)
+def test_what_cannot_be_is_refused_first(name: str, line: tuple[str, ...], capsys) -> None:
     assert main([name, *line, *MODEL]) in (1, 2)
     said = capsys.readouterr().err
     assert "no/such" not in said
-    assert "zzz" in said or "regex" in str(line), said
+    words = ("zzz", "page", "circuit", "--probe", "row by row", "no pattern")
+    assert any(word in said for word in words), said
 
 
-FORMS: dict[str, list[tuple[str, ...]]] = {
-    "heads": [(*TEXT, "--font", "zzz")],
-    "profile": [(*TEXTS, "--font", "zzz"), (*TEXTS, "--out", "zzz.html"), (*TEXTS, "--out", ".")],
-    "ablate": [(*TEXT, "--font", "zzz"), ("--probe", "--span", "zzz=a"),
-               ("--probe", "--pair", "zzz"),
-               (*TEXT, "-s", "0.0", "--out-dir", "pyproject.toml/zzz")],
-    "patch": [("--task", "induction", "--out", "zzz.html"), ("--task", "induction", "--out", "."),
-              ("--task", "induction", "--out", "zzz.dot")],
-    "atlas": [("--texts", *TEXTS, "--out-dir", "pyproject.toml/zzz")],
-}  # fmt: skip
-"""What a result would not have, places where nothing can be, and parts of what is not read."""
-
-
-@pytest.mark.parametrize(
-    ("name", "line"), [(name, line) for name, lines in FORMS.items() for line in lines]
-)
-def test_what_the_result_will_not_have_is_refused_first(
-    name: str, line: tuple[str, ...], capsys
-) -> None:
-    assert main([name, *line, *MODEL]) in (1, 2)
-    said = capsys.readouterr().err
-    assert "no/such" not in said
-    assert any(word in said for word in ("zzz", "page", "circuit", "--probe", "row by row")), said
-
-
-HEADS: dict[str, list[tuple[str, ...]]] = {
+HEADS: Lines = {
     "heads": [(*TEXT, "-s"), (*TEXT, "--without")], "heatmap": [(*TEXT, "-s")],
     "view": [(*TEXT, "-s"), (*TEXT, "--without"), (*TEXT, "--why"), (*TEXT, "-s", "clearest:2,")],
     "live": [("-s",)], "profile": [(*TEXTS, "-s")],
@@ -177,9 +160,7 @@ def configured(tmp_path: Path) -> str:
     return str(tmp_path / "cut")
 
 
-@pytest.mark.parametrize(
-    ("name", "line"), [(name, line) for name, lines in HEADS.items() for line in lines]
-)
+@each(HEADS)
 def test_heads_that_are_not_there_are_refused_before_weights_are_read(
     name: str, line: tuple[str, ...], configured: str, capsys
 ) -> None:
@@ -188,8 +169,7 @@ def test_heads_that_are_not_there_are_refused_before_weights_are_read(
     assert main([name, *joined, "--model", configured]) == 2
     assert "no head 9.9; this model has layers 0-3 with heads 0-5" in capsys.readouterr().err
     there = [part.replace("9.9", "3.1") for part in joined]
-    assert main([name, *there, "--model", configured]) == 1
-    assert "has no weights" in capsys.readouterr().err
+    assert "has no weights" in refused(capsys, name, *there, "--model", configured)
 
 
 @pytest.mark.parametrize(
@@ -212,5 +192,4 @@ def test_what_reads_an_input_and_is_not_installed_is_said_first(
     Path("a.txt").write_text("a b\n")
     Path("sounds").mkdir()
     Path("sounds/a.wav").write_bytes(b"RIFF")
-    assert main([*line, *MODEL]) == 2
-    assert f'needs {package}; pip install "attnviz[' in capsys.readouterr().err
+    assert f'needs {package}; pip install "attnviz[' in refused(capsys, *line, *MODEL, code=2)

@@ -27,12 +27,13 @@ from attnviz.core.tokens import Sides, Tokens
 from attnviz.drawing import canvas, figure, fonts
 from attnviz.drawing import grid_figure as figure_heads
 from attnviz.drawing import heatmap_figure as figure_heatmap
-from attnviz.drawing.palette import ramp, rgb
+from attnviz.drawing.palette import PALETTES, ramp, rgb
 from attnviz.drawing.style import Style
 from attnviz.errors import InputError, UsageError
 from attnviz.scoring.roles import ROLES
+from tests.drawing.test_style import masked_causal
+from tests.drawing.test_terminal import WORDS
 
-WORDS = ("The", " keys", " to", " the", "cab", "inet", ",", " internationalization", " 1997", ".")
 SCRIPTS = (
     "你好", "שלום", "مرحبا", "हिन्दी", "👩\u200d🚀", "$x^2$", "$\\frac{", "\\alpha", "\x1b[2J", "\n",
 )  # fmt: skip
@@ -389,18 +390,11 @@ def test_nothing_of_the_heads_figure_is_cut_at_any_resolution(dpi: float) -> Non
 # --- masked cells, scales
 
 
-def hidden_above(count: int) -> np.ndarray:
-    """A causal map whose masked cells say so; one allowed weight is zero."""
-    values = np.tril(weights(count))
-    values[count - 1, 0] = 0.0
-    return np.ma.array(values, mask=np.triu(np.ones((count, count), bool), 1))
-
-
-@pytest.mark.parametrize("palette", ["viridis", "blues", "greys", "magma", "cividis"])
+@pytest.mark.parametrize("palette", PALETTES)
 @pytest.mark.parametrize("count", [6, pytest.param(60, marks=pytest.mark.slow)])
 def test_masked_cells_look_unlike_any_weight(count: int, palette: str) -> None:
     style = Style(palette=palette, dpi=120)
-    item = ("", hidden_above(count), sides(count))
+    item = ("", masked_causal(count), sides(count))
     fig, image = drawn(lambda: figure_heatmap.fitted([item], style), 120)
     box = panels(fig)[0].get_window_extent()
     y = int(image.shape[0] - box.y1 + 0.25 * box.height / count)

@@ -268,7 +268,7 @@ def test_mosaic_puts_each_head_in_its_place() -> None:
                 assert (tile == glyphs.WHITE).all()
             else:
                 assert np.argwhere(tile == glyphs.LEVELS - 1).tolist() == [[layer, head]]
-    pixels, _ = decoded(mosaic.mosaic_png(heads, Style(normalize="row", dpi=100), title="all"))
+    pixels, _ = decoded(mosaic.boxed_png(heads, Style(normalize="row", dpi=100), "all", "")[0])
     assert pixels.shape[0] > found.levels.shape[0]
     rows, columns = found.levels.shape
     windows = np.lib.stride_tricks.sliding_window_view(pixels, (1, columns))[:, :, 0]
@@ -292,13 +292,13 @@ def test_what_cannot_be_drawn() -> None:
         (lambda: Raster(sides, 0), UsageError, "no attention map"),
         (lambda: heatmap_png([("x", weights[:3], sides)], Style()), InputError, "does not fit"),
         (lambda: heatmap_png([("x", weights * np.nan, sides)], Style()), InputError, "NaN"),
-        (lambda: mosaic.mosaic_png({}), UsageError, "no attention map"),
+        (lambda: mosaic.assemble({}, Style()), UsageError, "no attention map"),
         (
-            lambda: mosaic.mosaic_png({(0, 0): weights, (0, 1): weights[:3]}),
+            lambda: mosaic.assemble({(0, 0): weights, (0, 1): weights[:3]}, Style()),
             InputError,
             "others of",
         ),
-        (lambda: mosaic.mosaic_png({(0, 0): weights * np.inf}), InputError, "NaN or inf"),
+        (lambda: mosaic.assemble({(0, 0): weights * np.inf}, Style()), InputError, "NaN or inf"),
     ):
         with pytest.raises(error, match=says):
             call()

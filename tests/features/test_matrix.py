@@ -34,6 +34,7 @@ from attnviz.features.results import RESULTS
 from attnviz.models.folder import locate
 from tests import ROOT
 from tests.checkpoints import write
+from tests.cli.calling import ok, refused
 from tests.corpus.gold.pronouns import pronouns
 from tests.corpus.gold.sentences import treebank
 from tests.features.profile.corpus import lines
@@ -159,11 +160,9 @@ def test_the_parts_of_a_file_are_read_from_its_field(tmp_path: Path, capsys) -> 
     rows = [{"text": text, "part": "ab"[n % 2]} for n, text in enumerate(texts(12))]
     path = _written(tmp_path, "t.jsonl", list(map(json.dumps, rows)))
     asked = ["sources", "--texts", str(path), "-s", "1.4", "--json", "-q"]
-    assert main([*asked, "--split", "field:part"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    told = json.loads(ok(capsys, *asked, "--split", "field:part"))
     assert (told["split"], told["chosen_on"]) == ("field:part=a", 6)
-    assert main([*asked, "--split", "field:other"]) == 1
-    assert "other" in capsys.readouterr().err
+    assert "other" in refused(capsys, *asked, "--split", "field:other")
     plain = _written(tmp_path, "t.txt", texts(6))
     assert main(["sources", "--texts", str(plain), "-s", "1.4", "--split", "field:part"]) == 2
     assert "--split field:part is a field of texts" in capsys.readouterr().err
@@ -440,8 +439,7 @@ def test_what_is_of_another_model_is_refused_in_one_line(
     made: MadeOf, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = made("demo-gpt2").files[name]
-    assert main(["heads", TEXT, "-m", "demo-bert", "--evidence", str(file)]) == 2
-    error = capsys.readouterr().err
+    error = refused(capsys, "heads", TEXT, "-m", "demo-bert", "--evidence", str(file), code=2)
     assert f"{name}.json is of demo-gpt2, and this is demo-bert" in " ".join(error.split())
     assert error.count("attnviz:") == 1
     other = tmp_path / f"{name}.json"

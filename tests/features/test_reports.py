@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-import sys
 from dataclasses import replace
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,14 +39,6 @@ def test_csv_is_the_records(report: Any) -> None:
                 for row in report.to_records()]  # fmt: skip
     assert rows == expected
     assert replace(report, heads=()).to_csv() == "layer,index,head,does,rests,roles\n"
-
-
-def test_without_pandas(report: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(
-        UsageError, match="pandas is not installed; pip install pandas, or use to_records"
-    ):
-        report.to_pandas()
 
 
 class Tags(HTMLParser):
@@ -99,9 +89,3 @@ def test_a_head_by_its_name(capture: Any) -> None:
     part = av.capture(TEXT, select="0.*")
     with pytest.raises(SelectionError, match=r"does not hold 1\.4; capture it again"):
         part["1.4"]
-
-
-def test_files_that_were_read_are_captures_too(capture: Any, tmp_path: Path) -> None:
-    read = av.read(av.write_capture(capture, tmp_path / "c.npz"))
-    assert (read["1.4"] == capture["1.4"]).all()
-    assert read.tokens == capture.tokens

@@ -21,7 +21,7 @@ from attnviz.features.shapes.animation.page import animation_page
 from attnviz.models.controls import FreshConfig
 from tests import ROOT
 from tests.features.shapes.test_drawing import animation
-from tests.viewing import FLAGS, chromium, opened
+from tests.viewing import FLAGS, Opened, chromium, opened
 from tests.web.sheet import sheet
 from training.phases import MARKOV, save, train
 
@@ -115,19 +115,23 @@ STATES = {"atlas": "2.4"}
 """What a page opens on, where its start shows too little."""
 
 
+def visit(found: Opened, path: Path, state: str = "") -> None:
+    """Show a page in a state, until it stands still."""
+    found.documents |= {picture.as_uri() for picture in path.parent.rglob("*.png")}  # a gallery's
+    found.visit(path, state).page.evaluate(SETTLED)
+
+
 def looks(
     browser: Any, name: str, path: Path, wanted: Iterable[tuple[str, str]]
 ) -> Iterator[tuple[str, str, bytes]]:
     """Pictures of what a page shows first, by size and scheme."""
     with opened(browser, reduced_motion="reduce") as found:
-        found.documents |= {path.as_uri(), *(one.as_uri() for one in path.parent.rglob("*.png"))}
         for size, scheme in wanted:
             width, height = SIZES[size]
             found.page.set_viewport_size({"width": width, "height": height})
             found.page.emulate_media(color_scheme=scheme)
             found.page.goto("about:blank")
-            found.page.goto(f"{path.as_uri()}#{STATES.get(name, '')}")
-            found.page.evaluate(SETTLED)
+            visit(found, path, STATES.get(name, ""))
             yield size, scheme, found.page.screenshot()
 
 

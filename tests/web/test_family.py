@@ -18,7 +18,7 @@ from attnviz.web.written import read_page
 from tests import ROOT
 from tests.samples import Samples
 from tests.viewing import Opened, accessible, made, opened, write_page
-from tests.web.family import MAKE, SETTLED, STATES
+from tests.web.family import MAKE, SETTLED, STATES, visit
 
 PAGES = [name for name in MAKE if name != "sheet"]
 STYLES = sorted((ROOT / "attnviz" / "features").rglob("style.css"))
@@ -36,11 +36,6 @@ def shown(request: Any, browser: Any, pages: dict[str, Path]) -> Iterator[Opened
         visit(found, pages[request.param])
         found.name = request.param
         yield found
-
-
-def visit(found: Opened, path: Path) -> None:
-    found.documents |= {picture.as_uri() for picture in path.parent.rglob("*.png")}  # a gallery's
-    found.visit(path).page.evaluate(SETTLED)
 
 
 class Texts(HTMLParser):
@@ -234,8 +229,7 @@ def test_a_page_says_what_it_found_without_scripts(
     """Its headline, sentences, and a drawing, a table or steps; nothing that would not answer."""
     size = {"width": 390, "height": 844}
     with opened(browser, java_script_enabled=False, viewport=size) as found:
-        found.documents.add(pages[name].as_uri())
-        found.page.goto(pages[name].as_uri())
+        found.visit(pages[name])
         assert found.page.locator("h1").first.is_visible()
         assert len(found.page.inner_text(".still")) > 40
         figures = found.page.locator(".still svg, .still table, .still li")

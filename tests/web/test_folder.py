@@ -13,6 +13,7 @@ import attnviz as av
 from attnviz.cli import main
 from attnviz.features.live.result import LivePage
 from attnviz.web.folder import space
+from tests.cli.calling import refused
 from tests.features.profile.corpus import lines
 from tests.features.profile.corpus import sentences as some
 from tests.viewing import opened
@@ -45,7 +46,7 @@ def test_the_index_links_to_each_and_each_links_back(browser: Any, folder: Path)
     with opened(browser) as found:
         found.documents |= {(folder / name).as_uri() for name in [*pages, "index.html"]}
         found.page.goto((folder / "index.html").as_uri())
-        links = found.page.eval_on_selector_all("main a", "all => all.map(a => a.href)")
+        links = found.all("main a", "href")
         assert links == [(folder / name).as_uri() for name in pages]
         said = found.page.inner_text("main")
         assert f"attnviz lens '{TEXT}' -q -o ./{folder.name} · " in said
@@ -105,8 +106,7 @@ def test_a_name_that_is_no_utf_8_is_listed(tmp_path: Path, monkeypatch: Any) -> 
 
 
 def test_what_has_no_page_needs_the_name_of_a_file(tmp_path: Path, capsys: Any) -> None:
-    assert main(["heads", TEXT, "-o", str(tmp_path)]) == 2
-    assert "name the file .json" in capsys.readouterr().err
+    assert "name the file .json" in refused(capsys, "heads", TEXT, "-o", str(tmp_path), code=2)
 
 
 @pytest.mark.parametrize("command", ["view", "live"])
@@ -136,8 +136,7 @@ def test_a_space_is_one_page_and_a_card_and_replaces_only_its_own(
     assert TEXT not in card  # texts stand in the page alone
     (folder / "notes.txt").write_text("somebody's")
     before = (folder / "index.html").stat().st_mtime_ns
-    assert main(asked) == 1
-    assert "holds notes.txt" in capsys.readouterr().err
+    assert "holds notes.txt" in refused(capsys, *asked)
     assert (folder / "index.html").stat().st_mtime_ns == before
 
 

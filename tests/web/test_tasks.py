@@ -20,8 +20,8 @@ from attnviz.features.flow.function import run_recorded
 from tests import ROOT
 from tests.features.live.test_live import live_page
 from tests.samples import Samples
-from tests.viewing import Opened, made, opened
-from tests.web.family import MAKE, SETTLED, STATES, TEXT, profile_page
+from tests.viewing import made, opened
+from tests.web.family import MAKE, SETTLED, STATES, TEXT, profile_page, visit
 
 PHONE = {"width": 390, "height": 844}
 MOST = 120
@@ -91,12 +91,6 @@ def _knockout(folder: Path) -> Path:
     return found.save(folder / "knockout.html")
 
 
-def visit(shown: Opened, path: Path) -> None:
-    shown.documents |= {path.as_uri(), *(p.as_uri() for p in path.parent.rglob("*.png"))}
-    shown.page.goto(path.as_uri())
-    shown.page.evaluate(SETTLED)
-
-
 def look(page: Any, seen: str) -> str:
     """What is seen of a task: its visible texts."""
     page.evaluate(SETTLED)
@@ -159,11 +153,6 @@ QUICK = ("view", "lens", "knockout")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cards")
-
-
-@pytest.fixture(scope="module")
 def long(folder: Path) -> Path:
     """A page whose headline names two long tokens."""
     tokens = Tokens(tuple(f"{'a long word ' * 14}{n}" for n in range(5)))
@@ -174,9 +163,7 @@ def long(folder: Path) -> Path:
 def card(browser: Any, path: Path, scheme: str, state: str = "", **sizes: Any) -> Image.Image:
     """The card of a page; no request is made, and nothing complains."""
     with opened(browser, color_scheme=scheme, reduced_motion="reduce", **sizes) as found:
-        found.documents.add(path.as_uri())
-        found.page.goto(f"{path.as_uri()}#{state}")
-        found.page.evaluate(SETTLED)
+        visit(found, path, state)
         found.page.click("#save summary")
         with found.page.expect_download() as download:
             found.page.click("#save-card")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,10 +12,12 @@ from attnviz.core.interface import interface
 from attnviz.core.quantities import check_unsigned
 from attnviz.core.source import Source
 from attnviz.corpus import texts
+from attnviz.corpus.executors import Stopping
 from attnviz.drawing.style import Style
 from attnviz.errors import UsageError
-from attnviz.features.export import run, scored
-from attnviz.features.export.run import Exported, Progress
+from attnviz.features.export import scored
+from attnviz.features.export.plan import Folder
+from attnviz.features.export.run import Exported, ExportInterrupted, Progress, Run
 from attnviz.features.export.settings import ExportRun, ExportSettings
 from attnviz.features.results import read_evidence
 from attnviz.files import listed
@@ -65,13 +68,26 @@ def export(
     def source() -> Source:
         return with_quantity(light(model.load()), quantity, shares=False)
 
-    return run.export(
-        scored.read_recorded(names) if how.recorded else texts.read(names, column=how.column),
-        Path(out_dir),
-        None if how.recorded else source,
-        settings.but(style=style.but(quantity=quantity)),
-        how,
-        read_evidence(attaching.evidence),
-        {} if how.recorded else model.identity,
-        progress,
+    inputs = scored.read_recorded(names) if how.recorded else texts.read(names, column=how.column)
+    settings = settings.but(style=style.but(quantity=quantity))
+    annotation = scored.Annotation(
+        read_evidence(attaching.evidence), {} if how.recorded else model.identity
     )
+    annotation.check_role(settings.role)
+    folder = Folder(Path(out_dir), force=how.force)
+    result = Exported(folder.path, notes=annotation.notes())
+    start = time.perf_counter()
+    try:
+        with Stopping() as stop:
+            try:
+                run = Run(folder, settings, how, annotation, result, progress, stop)
+                run.go(inputs, None if how.recorded else source)
+            except KeyboardInterrupt:
+                raise ExportInterrupted(result) from None
+            finally:
+                result.seconds = time.perf_counter() - start
+        if stop.asked():
+            raise ExportInterrupted(result)
+        return result
+    finally:
+        folder.close()

@@ -90,16 +90,12 @@ def drawn(picture: ExportPicture, style: Style) -> tuple[bytes, Box | None]:
         return arrays_bytes(arrays, sides, f".{suffix}"), None
     fast = suffix == "png"
     if picture.kind == "overview":
+        from attnviz.drawing.mosaic import boxed_png, mosaic_figure
+
         maps = {head: weights for _, head, weights in picture.maps}
         if fast:
-            from attnviz.drawing.mosaic import boxed_png
-
             return boxed_png(maps, style, picture.title, picture.caption)
-        from attnviz.drawing.figure import mosaic_figure
-
-        return mosaic_figure(
-            maps, style, title=picture.title, caption=picture.caption, format=suffix
-        ), None
+        return mosaic_figure(maps, style, picture.title, picture.caption, suffix), None
     titled = [(title, weights, sides) for title, _, weights in picture.maps]
     style = replace(style, values=bool(style.values))  # in every format none unless asked for
     if fast and not style.values:

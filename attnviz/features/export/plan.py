@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from attnviz import files
-from attnviz.core.heads import Head, Layout, SiteKind
+from attnviz.core.heads import Head, SiteKind
 from attnviz.core.provenance import own_name
 from attnviz.core.scores import Score
 from attnviz.core.spans import said_cut
@@ -28,7 +28,7 @@ from attnviz.features.export.pictures import ExportPicture, Job, Written
 from attnviz.features.export.scored import Input, Scored
 from attnviz.features.export.settings import ExportSettings, difference
 from attnviz.scoring import merged
-from attnviz.scoring.observe import unselected_in
+from attnviz.scoring.observe import allowed_keys, unselected_in
 from attnviz.scoring.roles import is_called, role_name
 from attnviz.scoring.select import leading
 
@@ -94,7 +94,7 @@ class FilePlan:
             groups.setdefault(head.site if kind == "layers" else head.site.kind, []).append(head)
         return [tuple(group) for group in groups.values()]
 
-    def jobs(self, out: str, missing: Sequence[str]) -> Iterable[Job]:
+    def jobs(self, folder: str, missing: Sequence[str]) -> Iterable[Job]:
         """Yield the work for some of the files, in parts of a bounded size."""
         waiting: list[ExportPicture] = []
         size = 0
@@ -102,15 +102,12 @@ class FilePlan:
             picture = self._picture(name)
             bytes_ = sum(weights.nbytes for _, _, weights in picture.maps)
             if waiting and size + bytes_ > _JOB_BYTES:
-                yield self._job(out, waiting)
+                yield Job(folder, tuple(waiting), self.style)
                 waiting, size = [], 0
             waiting.append(picture)
             size += bytes_
         if waiting:
-            yield self._job(out, waiting)
-
-    def _job(self, out: str, pictures: list[ExportPicture]) -> Job:
-        return Job(f"{out}/{self.folder}", tuple(pictures), self.style)
+            yield Job(folder, tuple(waiting), self.style)
 
     def _picture(self, name: str) -> ExportPicture:
         scored, (kind, heads) = self.scored, self.files[name]
@@ -125,7 +122,11 @@ class FilePlan:
             else:
                 unselected = unselected_in(capture.reach.get(head.site))
                 weights = merged.shown_map(
-                    weights, scored.allowed(head), sides, unselected=unselected, **self._looks
+                    weights,
+                    allowed_keys(capture, head),
+                    sides,
+                    unselected=unselected,
+                    **self._looks,
                 )
                 if head.site.kind in self._cut:
                     axes = merged.shown_sides(sides, **self._looks)
@@ -222,11 +223,6 @@ def _scores(scores: Mapping[str, Score]) -> dict[str, Any]:
         for name, score in scores.items()
         if score.mean is not None
     }
-
-
-def layout_document(layout: Layout) -> dict[str, list[int]]:
-    """Return a model's heads by kind and layer, as JSON values."""
-    return {kind: list(layout.heads[kind]) for kind in layout.kinds}
 
 
 PRIVATE = ".attnviz"  # where the lock, the settings and the journal live, inside of the folder

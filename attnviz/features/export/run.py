@@ -6,15 +6,13 @@ import contextlib
 import errno
 import json
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
-from attnviz import files
+from attnviz import __version__, files
 from attnviz.core.heads import Head, Layout
 from attnviz.core.provenance import Made, SourceInfo, hash_of
 from attnviz.core.source import Source
@@ -26,7 +24,7 @@ from attnviz.errors import InputError, OutputError, SelectionError, UsageError
 from attnviz.features.export import gallery
 from attnviz.features.export.manifest import SCHEMA, Manifest
 from attnviz.features.export.pictures import Job, Written, drawing, make
-from attnviz.features.export.plan import FilePlan, Folder, layout_document
+from attnviz.features.export.plan import FilePlan, Folder
 from attnviz.features.export.scored import (
     Annotation,
     Input,
@@ -36,7 +34,6 @@ from attnviz.features.export.scored import (
     run_texts,
 )
 from attnviz.features.export.settings import ExportRun, ExportSettings
-from attnviz.features.results import Attached
 from attnviz.scoring import select as selection
 
 _STARVED = {errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EIO}
@@ -67,81 +64,41 @@ class ExportInterrupted(KeyboardInterrupt):
 Progress = Callable[[Exported], None]
 
 
-def export(
-    items: Iterable[Input | InvalidRecord],
-    out: Path,
-    load: Callable[[], Source] | None,
-    settings: ExportSettings,
-    how: ExportRun,
-    evidence: Sequence[Attached],
-    identity: Mapping[str, Any],
-    progress: Progress = lambda result: None,
-) -> Exported:
-    """Draw pictures of many inputs into a folder."""
-    annotation = Annotation(evidence, identity)
-    annotation.check_role(settings.role)
-    folder = Folder(out, force=how.force)
-    result = Exported(out, notes=annotation.notes())
-    start = time.perf_counter()
-    try:
-        with Stopping() as stop:
-            run = _Run(folder, settings, how, annotation, result, progress, stop)
-            try:
-                run.go(items, load, identity)
-            except KeyboardInterrupt:
-                raise ExportInterrupted(result) from None
-            finally:
-                result.seconds = time.perf_counter() - start
-        if stop.asked():
-            raise ExportInterrupted(result)
-        return result
-    finally:
-        folder.close()
-
-
-class _Run:
+@dataclass(eq=False)
+class Run:
     """The state of one export."""
 
-    def __init__(
-        self,
-        folder: Folder,
-        settings: ExportSettings,
-        how: ExportRun,
-        annotation: Annotation,
-        result: Exported,
-        progress: Progress,
-        stop: Stopping,
-    ) -> None:
-        self.folder, self.settings, self.how = folder, settings, how
-        self.annotation = annotation
-        self.result, self.progress, self.stop = result, progress, stop
+    folder: Folder
+    settings: ExportSettings
+    how: ExportRun
+    annotation: Annotation
+    result: Exported
+    progress: Progress
+    stop: Stopping
+
+    def __post_init__(self) -> None:
         self.executor: Inline[Job, list[Written]] | Processes[Job, list[Written]] | None = None
-        self.document, self.version = settings.document() | annotation.document(), ""
-        self.plans: dict[str, FilePlan] = {}
-        self.waiting: dict[str, int] = {}
+        self.document = self.settings.document() | self.annotation.document()
+        self.plans: dict[str, FilePlan] = {}  # by the input's folder
+        self.waiting: dict[str, int] = {}  # how many files of each are not there yet
         self.seen: set[int] = set()
         self.made = Made()
 
     @property
     def manifest(self) -> Manifest:
+        """The lines of the folder, once it was opened."""
         assert self.folder.manifest is not None
         return self.folder.manifest
 
-    def go(
-        self,
-        items: Iterable[Input | InvalidRecord],
-        load: Callable[[], Source] | None,
-        identity: Mapping[str, Any],
-    ) -> None:
+    def go(self, items: Iterable[Input | InvalidRecord], load: Callable[[], Source] | None) -> None:
         """Everything between opening the folder and closing it."""
         jobs = self.how.jobs or cores()
         try:
-            self.version = version("attnviz")
             self.executor = Processes(drawing, jobs) if jobs > 1 else Inline(make)
             with self.executor:
                 with self.stop.at_once():
                     source = load() if load is not None else None
-                heads = self._begin(source, identity)
+                heads = self._begin(source)
                 scored = self._scored(items, source, heads)
                 for job, answer in self.executor.run(self._jobs(scored, heads)):
                     self._written(job, answer)
@@ -159,16 +116,18 @@ class _Run:
         self._sweep()
         self._finish()
 
-    def _begin(self, source: Source | None, identity: Mapping[str, Any]) -> frozenset[Head]:
+    def _begin(self, source: Source | None) -> frozenset[Head]:
         """Open the folder for these settings; the heads selected, none for recorded attention."""
+        identity = self.annotation.identity
         heads: frozenset[Head] = frozenset()
         document: dict[str, Any] = {"schema": SCHEMA}
         if source is not None:
             heads = frozenset(self._selected(source.layout))
-            info, layout = source.info, layout_document(source.layout)
-            self.annotation.check_model(info, source.layout)
-            document |= {"model": info.model, "backend": info.backend, "model_layout": layout}
-            document |= {"dtype": info.dtype}
+            info, layout = source.info, source.layout
+            self.annotation.check_model(info, layout)
+            document |= {"model": info.model, "backend": info.backend}
+            document["model_layout"] = {kind: list(layout.heads[kind]) for kind in layout.kinds}
+            document["dtype"] = info.dtype
             self._name(info.model)
             self.made = Made(info.model, hash_of(identity))
         with self.stop.at_once():
@@ -182,9 +141,9 @@ class _Run:
         inputs = self._read(items)
         if source is None:
             recorded = cast("Iterator[RecordedInput | InvalidRecord]", inputs)
-            return run_recorded(recorded, self.settings, self._wanted, self._kept)
+            return run_recorded(recorded, self.settings, self._wanted)
         texts = cast("Iterator[Text | InvalidRecord]", inputs)
-        return run_texts(texts, source, self.settings, heads, self._wanted, self._kept)
+        return run_texts(texts, source, self.settings, heads, self._wanted)
 
     def _read(self, items: Iterable[Input | InvalidRecord]) -> Iterator[Input | InvalidRecord]:
         """Yield the inputs to take, until Ctrl-C, which does not wait for the next one."""
@@ -272,24 +231,20 @@ class _Run:
             path = f"{self.folder.path}/{plan.folder}"
             self.plans[path] = plan
             self.waiting[path] = len(missing)
-            for job in plan.jobs(str(self.folder.path), missing):
+            for job in plan.jobs(path, missing):
                 yield job
                 if self.stop.asked():
                     return
             if not missing:
                 del self.plans[path], self.waiting[path]
             self.result.inputs += 1
-            self._tell()
+            self.progress(self.result)
 
     def _skip(self, bad: InvalidRecord) -> None:
         """Leave out an input that cannot be used; InputError where that is not wanted."""
         self.result.bad.append(bad)
         if self.how.strict:
             raise InputError("{}: {}", bad.place, bad.reason)
-        self._tell()
-
-    def _tell(self) -> None:
-        """Report progress."""
         self.progress(self.result)
 
     def _written(self, job: Job, answer: list[Written] | WorkerFailure) -> None:
@@ -310,10 +265,13 @@ class _Run:
         self.waiting[job.folder] -= len(answer)
         if self.waiting[job.folder] == 0:
             del self.plans[job.folder], self.waiting[job.folder]
-        self._tell()
+        self.progress(self.result)
 
     def _wanted(self, item: Input) -> bool:
-        """Whether something is to be done for an input; it must be the one we know."""
+        """Whether something is to be done for an input, which must be the one we know.
+
+        Where nothing is, all its files are there, and it counts as done.
+        """
         self.seen.add(item.number)
         digest = self.manifest.digest(item.number)
         if digest is not None and digest != item.digest:
@@ -331,12 +289,12 @@ class _Run:
                     force=True,
                 )
             self.manifest.drop(item.number)
-        return not self.manifest.complete(item.digest, item.number)
-
-    def _kept(self, item: Input) -> None:
+        if not self.manifest.complete(item.digest, item.number):
+            return True
         self.result.kept += self.manifest.files_of(item.number)
         self.result.inputs += 1
-        self._tell()
+        self.progress(self.result)
+        return False
 
     def _selected(self, layout: Layout) -> tuple[Head, ...]:
         if self.settings.heads is None:
@@ -352,7 +310,7 @@ class _Run:
             "device": info.device,
             "dtype": info.dtype,
             "settings": self.document,
-            "versions": {"attnviz": self.version, **info.versions, "deflate": DEFLATE},
+            "versions": {"attnviz": __version__, **info.versions, "deflate": DEFLATE},
         }
 
     def _finish(self) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnviz.captures.captured import only
 from attnviz.captures.files import read_items
@@ -30,7 +29,7 @@ from attnviz.files import human_bytes
 from attnviz.models import recorded
 from attnviz.models.limits import physical_memory
 from attnviz.scoring.merged import mean_capture
-from attnviz.scoring.observe import Recorder, ScoreObserver, allowed_keys, observe, score_capture
+from attnviz.scoring.observe import Recorder, ScoreObserver, observe, score_capture
 from attnviz.scoring.roles import ANNOTATED, ROLES, SHOWN, is_called, role_name
 from attnviz.scoring.scores import SCORES
 from attnviz.scoring.select import select
@@ -112,10 +111,6 @@ class Scored:
     capture: Capture  # its tokens, and the maps of the heads to draw
     scores: Mapping[Head, HeadScores]  # of every head
 
-    def allowed(self, head: Head) -> NDArray[np.bool_]:
-        """Return the keys that each query of a head may attend to, bool [T, S]."""
-        return allowed_keys(self.capture, head)
-
 
 def run_texts(
     texts: Iterable[Text | InvalidRecord],
@@ -123,12 +118,13 @@ def run_texts(
     settings: ExportSettings,
     heads: frozenset[Head],
     is_wanted: Callable[[Input], bool],
-    take: Callable[[Input], None],
 ) -> Iterator[Scored | InvalidRecord]:
-    """Run texts through a model."""
+    """Run texts through a model, those that are wanted."""
 
     def cost(inputs: Inputs) -> int:
-        return _bytes(inputs, heads)
+        """Return what the maps to keep take, in float32."""
+        sides = (inputs.sides[head.site.kind] for head in heads)
+        return 4 * sum(len(pair.queries) * len(pair.keys) for pair in sides)
 
     tokenized = tokenize(
         texts, source, special_tokens=settings.special_tokens, truncate=settings.truncate
@@ -137,14 +133,13 @@ def run_texts(
         if isinstance(batch, InvalidRecord):
             yield batch
         else:
-            yield from _batch(batch, source, heads, is_wanted, take, settings)
+            yield from _batch(batch, source, heads, is_wanted, settings)
 
 
 def run_recorded(
     items: Iterable[RecordedInput | InvalidRecord],
     settings: ExportSettings,
     is_wanted: Callable[[Input], bool],
-    take: Callable[[Input], None],
 ) -> Iterator[Scored | InvalidRecord]:
     """Score recorded attention; arguments as for :func:`run_texts`."""
     for item in items:
@@ -152,7 +147,6 @@ def run_recorded(
             yield item
             continue
         if not is_wanted(item):
-            take(item)
             continue
         capture = item.capture
         if settings.mean is not None or capture.layout.mean:
@@ -192,25 +186,15 @@ def _small_enough(
         )
 
 
-def _bytes(inputs: Inputs, heads: frozenset[Head]) -> int:
-    """Return what the maps to keep take, in float32."""
-    sides = (inputs.sides[head.site.kind] for head in heads)
-    return 4 * sum(len(pair.queries) * len(pair.keys) for pair in sides)
-
-
 def _batch(
     batch: Sequence[Tokenized],
     source: Source,
     heads: frozenset[Head],
     is_wanted: Callable[[Input], bool],
-    take: Callable[[Input], None],
     settings: ExportSettings,
 ) -> Iterator[Scored | InvalidRecord]:
     """Run one batch, all of it or, where nothing in it is wanted, not at all."""
     chosen = [is_wanted(tokenized.text) for tokenized in batch]
-    for tokenized, want in zip(batch, chosen, strict=True):
-        if not want:
-            take(tokenized.text)
     if not any(chosen):
         return
     inputs = [tokenized.inputs for tokenized in batch]
@@ -286,10 +270,10 @@ class _EachScored:
 
 
 class Annotation:
-    """Results and the roles they give."""
+    """Results and the roles they give; ``identity`` is that of the model."""
 
     def __init__(self, results: Sequence[Attached], identity: Mapping[str, Any]) -> None:
-        self._results, self._identity = results, identity
+        self._results, self.identity = results, identity
         self._roles = given_roles(results)
 
     def check_role(self, role: str | None) -> None:
@@ -318,7 +302,7 @@ class Annotation:
     def check_model(self, source: SourceInfo, layout: Layout) -> None:
         """UsageError for results of another model."""
         for attached in self._results:
-            attached.result.check_model(attached.name, source, layout, self._identity)
+            attached.result.check_model(attached.name, source, layout, self.identity)
 
     def given(self, scored: Scored) -> Scored:
         """Return an input whose heads have these roles before their own."""
@@ -330,7 +314,7 @@ class Annotation:
 
     def notes(self) -> tuple[str, ...]:
         """Return what a reader must know beside these roles, as full sentences."""
-        return tuple(notes(self._results, self._identity))
+        return tuple(notes(self._results, self.identity))
 
     def document(self) -> dict[str, Any]:
         """Get what another run must share to go on: which results; nothing where there are none."""

@@ -31,7 +31,6 @@ from attnviz.scoring.observe import ScoreObserver, following, observe, score_cap
 from attnviz.scoring.plugins import user_defined
 
 if TYPE_CHECKING:
-    from attnviz.core.prompt import Inputs
     from attnviz.core.source import Source
     from attnviz.models.decomposition import MixingObserver
 

@@ -71,9 +71,10 @@ def heatmap(
         output.save(over or picture, **paper.options())
     screen = console.stdout()
     if not output.out and over is not None:
+        from attnviz.drawing.overlay import on_terminal
+
         titled = [(over.titles[head], grid) for head, grid in over.maps]
-        for row in terminal.overlay(over.picture, titled, over.style, query=over.selected.name):
-            screen.print(row)
+        screen.print(on_terminal(over.picture, titled, over.style, over.selected.name))
     elif not output.out:
         count = rows_shown(len(picture.maps))
         for head, weights, sides in picture.maps[:count]:

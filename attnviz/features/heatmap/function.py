@@ -47,21 +47,26 @@ tokens is shown token by token."""
 def long_heatmap(
     source: Source,
     inputs: Inputs,
-    select: str,
-    quantity: str,
-    cut: tuple[str | None, str | None],
-    tiles: str,
+    select: str | None,
+    settings: HeatmapSettings,
     style: Style,
-    across: int = ACROSS,
-    progress: Progress | None = None,
+    across: int,
+    progress: Progress | None,
 ) -> Heatmap:
-    """Draw the maps of some heads on a long text."""
-    for option in (Setting("words", style.words), Setting("hide", "sink" * style.hide_sink)):
-        if option.value:
+    """Draw the maps of some heads on a long text; UsageError for what tiles do not show."""
+    quantity, cut = settings.quantity, (settings.rows, settings.keys)
+    if quantity_named(quantity).signed:
+        raise UsageError(
+            "{quantity} has signs, which maps of long texts do not show; take a shorter text",
+            quantity=quantity,
+        )
+    without = {"mean": settings.mean, "words": style.words, "hide": "sink" * style.hide_sink}
+    for name, value in without.items():
+        if value:
             raise UsageError(
                 "a text of {:,} tokens is shown as tiles, without {}; shorten it",
                 inputs.length,
-                option,
+                Setting(name, value),
             )
 
     def sizes(heads: int, rows: int, keys: int) -> tuple[int, int]:
@@ -84,25 +89,17 @@ def long_heatmap(
             _named(sides.queries, reduced.rows, reduced.size),
             _named(sides.keys, reduced.keys, reduced.size),
         )
-        maps.append((head, reduced.shown(head, tiles), axes))
+        maps.append((head, reduced.shown(head, settings.tiles), axes))
     held = Captured(reduced.source, layout, reduced.inputs, {}, reduced.empty_rows, {}, quantity)
     roles = {scores.head: scores.roles for scores in reduced.scores}
-    cells = _said(reduced.size, tiles)
+    cells, content = "", "the weight on its keys, as a mean over its queries"
+    if settings.tiles == "max":
+        content = "the largest weight in it"
+    if reduced.size > 1:
+        cells = f"each cell is a tile of {reduced.size} × {reduced.size} tokens: {content}"
     return Heatmap(
         held, tuple(maps), roles, style, said_cut(cut, (reduced.rows, reduced.keys)), cells
     )
-
-
-def _said(size: int, tiles: str) -> str:
-    """Return what a cell is."""
-    if size == 1:
-        return ""
-    content = (
-        "the largest weight in it"
-        if tiles == "max"
-        else "the weight on its keys, as a mean over its queries"
-    )
-    return f"each cell is a tile of {size} × {size} tokens: {content}"
 
 
 def _named(tokens: Tokens, positions: range, size: int) -> Tokens:
@@ -150,17 +147,14 @@ def heatmap(
         identity, model = model.identity, ModelSettings(model=source)
         inputs = replace(source.prepare(text), texts=text.texts)
         measure, mean = quantity_named(quantity), settings.mean
-        signed = measure.signed
-        looked = with_quantity(source, quantity, shares=measure.states) if signed else source
+        looked = source
+        if measure.signed:
+            looked = with_quantity(source, quantity, shares=measure.states)
         among = len(looked.layout) if select is None and mean is None else 0
         if mean is None:
             select = select or _first(looked.layout, measure) or clearest(inputs, looked)
         if is_long(inputs):
-            _check_long(inputs, settings, signed=signed)
-            assert select is not None
-            tiles = long_heatmap(
-                source, inputs, select, quantity, cut, settings.tiles, style, across, progress
-            )
+            tiles = long_heatmap(source, inputs, select, settings, style, across, progress)
             return replace(tiles, among=among, identity=identity)
     else:
         mean = settings.mean
@@ -186,21 +180,6 @@ def heatmap(
         identity=identity,
         positions=positions,
     )
-
-
-def _check_long(inputs: Inputs, settings: HeatmapSettings, *, signed: bool) -> None:
-    """Refuse what tiles of a long text do not show, UsageError."""
-    if signed:
-        raise UsageError(
-            "{quantity} has signs, which maps of long texts do not show; take a shorter text",
-            quantity=settings.quantity,
-        )
-    if settings.mean is not None:
-        raise UsageError(
-            "a text of {:,} tokens is shown as tiles, without {mean}; shorten it",
-            inputs.length,
-            mean=settings.mean,
-        )
 
 
 def _heads(held: Capture, select: str | None) -> tuple[Head, ...]:

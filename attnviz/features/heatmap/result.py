@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from pathlib import Path
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz import files
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Site, SiteKind
 from attnviz.core.media import Picture, patch_grid, patch_name
 from attnviz.core.scores import Role
 from attnviz.core.tokens import Sides
-from attnviz.drawing.figure import heatmap_figure, mosaic_figure, overlay_figure
+from attnviz.drawing.figure import heatmap_figure
 from attnviz.drawing.labels import caption, head_title, mean_warning, model_name, percent, visible
 from attnviz.drawing.renderable import Figured, picture_suffixes
 from attnviz.drawing.style import Style
@@ -54,21 +52,19 @@ class Heatmap(Figured):
     identity: Mapping[str, Any] = field(default_factory=dict)
     positions: Mapping[SiteKind, tuple[Sequence[int], Sequence[int]]] = field(default_factory=dict)
 
-    def save(self, path: str | Path, **options: Any) -> Path:
-        """Draw into a file, or write the numbers: its suffix decides.
+    @classmethod
+    def suffixes(cls) -> tuple[str, ...]:
+        """Of pictures, and of files of numbers."""
+        return (*picture_suffixes(), *MAP_SUFFIXES)
+
+    def to_bytes(self, suffix: str, **options: Any) -> bytes:
+        """Draw, or write the numbers, as a file of that suffix holds them, ``.png`` or ``csv``.
 
         ``.csv`` has a row for each weight, ``.json`` the maps as lists, ``.npz`` and
         ``.safetensors`` an array for each head under its name, and the tokens or words on both
         axes. With ``words`` they are of words, as drawn; of what is not allowed there is no row,
         null or 0.
         """
-        path = Path(path)
-        files.check_suffix(path, (*picture_suffixes(), *MAP_SUFFIXES))
-        files.write(path, self.to_bytes(path.suffix, **options))
-        return path
-
-    def to_bytes(self, suffix: str, **options: Any) -> bytes:
-        """Return what :meth:`save` writes into a file of that suffix, ``.png`` or ``csv``."""
         suffix = "." + suffix.lower().removeprefix(".")
         if suffix not in MAP_SUFFIXES:
             return super().to_bytes(suffix, **options)
@@ -121,11 +117,9 @@ class Heatmap(Figured):
             )  # fmt: skip
         maps = {(head.layer, head.index): weights for head, weights, _ in self.maps}
         title = f"{model_name(self.capture.source)}: {len(maps):,} heads"
-        if format == "png":
-            from attnviz.drawing.mosaic import mosaic_png
+        from attnviz.drawing.mosaic import mosaic_figure
 
-            return mosaic_png(maps, self.style, title=title, caption=self.caption)
-        return mosaic_figure(maps, self.style, title=title, caption=self.caption, format=format)
+        return mosaic_figure(maps, self.style, title, self.caption, format)
 
     def _columns(self) -> int | None:
         """Count maps a line where several layers show the same heads: a line a layer."""
@@ -230,15 +224,18 @@ class Overlay(Figured):
     identity: Mapping[str, Any] = field(default_factory=dict)
 
     def _draw(self, format: str) -> Any:
-        return overlay_figure(
+        from attnviz.drawing import canvas, overlay
+
+        build = partial(
+            overlay.build,
             self.picture,
             [(self.titles[head], grid) for head, grid in self.maps],
             self.style,
             query=self.selected.name,
             place=self.selected.place,
             caption=caption(self.capture.source, self.capture.inputs.texts or (self.picture.name,)),
-            format=format,
         )
+        return canvas.rendered(build, format, self.style.dpi)
 
     def __repr__(self) -> str:
         names = ", ".join(self.capture.layout.name(head) for head, _ in self.maps)

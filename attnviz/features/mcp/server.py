@@ -21,7 +21,7 @@ from pydantic import ConfigDict, Field, ValidationError
 from attnviz import __version__
 from attnviz.errors import AttnvizError, Message, cut, encodable
 from attnviz.features.mcp.results import ToolAnswer
-from attnviz.features.mcp.tools import Tools
+from attnviz.features.mcp.tools import Tools, description_of
 
 
 class Answering:
@@ -198,13 +198,10 @@ def server(tools: Tools) -> ToolServer:
     tools.checkpoint = from_thread.check_cancelled
     limiter = CapacityLimiter(1)
     for tool in tools.all():
-        result.tool(description=_described(tool), structured_output=False)(_called(tool, limiter))
+        declare = result.tool(description=description_of(tool), structured_output=False)
+        declare(_called(tool, limiter))
     result.refuse_unknown()
     return result
-
-
-def _described(tool: Callable[..., ToolAnswer]) -> str:
-    return " ".join((tool.__doc__ or "").split())
 
 
 def _called(tool: Callable[..., ToolAnswer], limiter: CapacityLimiter) -> Callable[..., Any]:
@@ -233,4 +230,4 @@ def _field(annotation: Any) -> Any:
     if get_origin(annotation) is not Annotated:
         return annotation
     kind, schema = get_args(annotation)
-    return Annotated[kind, Field(**vars(schema))]
+    return Annotated[kind, Field(**schema)]

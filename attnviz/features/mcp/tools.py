@@ -92,15 +92,6 @@ Wanted = tuple[type[Settings], str]
 """A record, and the names of some of its settings with blanks between them."""
 
 
-@dataclass(frozen=True)
-class ArgumentSchema:
-    """What the schema says of an argument, beside its type."""
-
-    description: str
-    ge: float | None
-    le: float | None
-
-
 def takes(*wanted: Wanted, **defaults: Any) -> Callable[[Callable[..., Any]], Any]:
     """Give a method of :class:`~attnviz.features.mcp.tools.Tools` the arguments of some records.
 
@@ -152,7 +143,7 @@ def reached(folders: Folders, name: str, value: Any) -> Any:
 
 
 def _parameter(record: type[Settings], name: str, default: Any) -> Parameter:
-    """Return a setting as an argument, with what its schema says of it."""
+    """Return a setting as an argument, with what its schema says of it beside its type."""
     field, declared = declarations(record)[name]
     default = field.default if default is MISSING else default
     required = default is ... or default is MISSING
@@ -167,14 +158,12 @@ def _parameter(record: type[Settings], name: str, default: Any) -> Parameter:
         kind = hint
     elif choices and str not in get_args(hint):
         kind = Literal[choices]
+    schema = {"description": description, "ge": declared.least, "le": declared.most}
     return Parameter(
         name,
         Parameter.KEYWORD_ONLY,
         default=Parameter.empty if required else default,
-        annotation=Annotated[
-            kind | None if default is None else kind,
-            ArgumentSchema(description, declared.least, declared.most),
-        ],
+        annotation=Annotated[kind | None if default is None else kind, schema],
     )
 
 
@@ -357,10 +346,15 @@ _AS = {"look": "`attnviz heatmap`", "read": "`av.read`"}
 """What else a tool is called outside of the server."""
 
 
+def description_of(tool: Callable[..., ToolAnswer]) -> str:
+    """Return what a caller reads of a tool."""
+    return " ".join((tool.__doc__ or "").split())
+
+
 def skill() -> str:
     """Write what an agent should know of the tools, as SKILL.md, from their declarations."""
     rows = [
-        f"| `{tool.__name__}` | {' '.join((tool.__doc__ or '').split())} | "
+        f"| `{tool.__name__}` | {description_of(tool)} | "
         f"{_AS.get(tool.__name__, f'`attnviz {tool.__name__}`')} |"
         for tool in Tools.all(Tools)  # type: ignore[arg-type]  # no folders: nothing is called
     ]

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from attnviz.core.capture import Capture, KeyMask
+from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Layout, Site, SiteKind
 from attnviz.core.quantities import QUANTITIES
 from attnviz.core.result import Finding, Measure
@@ -416,9 +416,12 @@ def _terms(capture: Capture, head: Head, chunks: list[str]) -> dict[str, Any] | 
     terms = capture.terms.get(head)
     if terms is None:
         return None
-    packed = pack_terms(terms, _own_reach(capture, head), capture[head], capture.layout)
-    chunks.append(packed.text)
-    return {"chunk": len(chunks) - 1, **packed.facts}
+    reach = capture.reach[head.site]
+    if reach.bits is not None and len(reach.bits) > 1:  # heads of a layer differ
+        reach = replace(reach, bits=reach.bits[head.index][None])
+    text, facts = pack_terms(terms, reach, capture[head], capture.layout)
+    chunks.append(text)
+    return {"chunk": len(chunks) - 1, **facts}
 
 
 def _reach(
@@ -440,14 +443,6 @@ def _reach(
         facts["unselected"] = len(chunks)
         chunks.append(deflated(np.packbits(reach.unselected).tobytes()))
     return facts
-
-
-def _own_reach(capture: Capture, head: Head) -> KeyMask:
-    """Return the keys that one head may reach, where heads of a layer differ."""
-    reach = capture.reach[head.site]
-    if reach.bits is None or len(reach.bits) == 1:
-        return reach
-    return replace(reach, bits=reach.bits[head.index][None])
 
 
 def _head(index: int, top: float, whole: bool, scored: HeadScores | None) -> dict[str, Any]:

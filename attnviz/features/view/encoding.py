@@ -121,27 +121,18 @@ _STEPS = 32767
 _SAME = 1e-6  # a bias that depends on keys or distances alone may differ by so much, of its largest
 
 
-@dataclass(frozen=True, slots=True)
-class PackedTerms:
-    """What one head's weights are made of."""
-
-    # base64 of deflated numbers: in 32 bits the largest query and key of every dimension, the
-    # norms, the bias and the largest number of every source, in 16 bits the codes of queries and
-    # keys and of what their sources add, then the allowed keys as bits
-    text: str
-    facts: dict[str, Any]  # what the page reads beside them
-    error: float  # the largest difference between a weight and what is computed from the codes
-
-
 def pack_terms(
     terms: HeadTerms,
     reach: KeyMask,
     weights: NDArray[np.floating[Any]],
     layout: Layout | None = None,
-) -> PackedTerms:
-    """Pack a head's queries, keys, norms and bias.
+) -> tuple[str, dict[str, Any]]:
+    """Pack what a head's ``weights`` [T, S] are made of; and what a page reads beside that.
 
-    ``weights`` [T, S], what the page shows.
+    The numbers: in 32 bits the largest query and key of every dimension, the norms, the bias and
+    the largest number of every source, in 16 bits the codes of queries and keys and of what their
+    sources add, then the allowed keys as bits. ``error`` is the largest difference between a weight
+    and what is computed from the codes.
     """
     allowed = reach.allowed(*weights.shape)[0]
     query, query_tops = _codes(terms.query)
@@ -179,7 +170,7 @@ def pack_terms(
         "error": error,
         "origins": named,
     }
-    return PackedTerms(base64.b64encode(zlib.compress(raw, 6)).decode("ascii"), facts, error)
+    return deflated(raw), facts
 
 
 def terms_bytes(terms: HeadTerms) -> int:
@@ -242,7 +233,6 @@ BITS = (8, 16)
 """How many bits a weight can take."""
 
 _SUM_ERROR = 2e-3
-_LEVEL = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +278,7 @@ def pack(weights: NDArray[np.floating[Any]], bits: int = 8) -> Packed:
 
 def deflated(raw: bytes) -> str:
     """Bytes as a page holds them: deflated, in base64."""
-    return base64.b64encode(zlib.compress(raw, _LEVEL)).decode("ascii")
+    return base64.b64encode(zlib.compress(raw, 6)).decode("ascii")
 
 
 def is_causal(weights: NDArray[np.floating[Any]]) -> bool:
@@ -297,16 +287,7 @@ def is_causal(weights: NDArray[np.floating[Any]]) -> bool:
     return rows == columns > 1 and not np.triu(weights.max(axis=0), 1).any()
 
 
-def packed_bytes(maps: Sequence[NDArray[np.floating[Any]]], bits: int = 8) -> int:
-    """About how many bytes the maps [H, T, S] of some layers take in a page, at most."""
-    cells = 0
-    for weights in maps:
-        heads, rows, columns = weights.shape
-        cells += heads * (rows * (rows + 1) // 2 if is_causal(weights) else rows * columns)
-    return int(cells * (bits // 8) * _BASE64)
-
-
-def least_bytes(rows: int, columns: int, bits: int = 8) -> int:
-    """Say how large :func:`packed_bytes` is at least for one head's map, before that is known."""
-    cells = rows * (rows + 1) // 2 if rows == columns else rows * columns
+def map_bytes(rows: int, columns: int, bits: int, *, causal: bool) -> int:
+    """About how many bytes a head's map takes in a page, at most."""
+    cells = rows * (rows + 1) // 2 if causal else rows * columns
     return int(cells * (bits // 8) * _BASE64)

@@ -51,7 +51,7 @@ from attnviz.models import recorded
 from attnviz.scoring import select as selection
 from attnviz.scoring.observe import score_capture
 from attnviz.scoring.select import arrange
-from attnviz.web.settings import PageSettings
+from attnviz.web.written import PageSettings
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,7 +290,8 @@ def view(
     ]
     names = [capture.source.model for capture in several]
     if other is not None:
-        names = _run_names(names, ablated)
+        if ablated is not None:
+            names[::2] = [f"{name} without {ablated}" for name in names[::2]]
         notes |= dict.fromkeys(_unlike(several, names, ready[1].held))
     models = dict.fromkeys(names[: 1 if other is None else 2])
     title = page.title or f"Attention of {' and '.join(models)}"
@@ -379,13 +380,6 @@ def _runs(
     )
     for pair in zip(*runs, strict=True):
         yield from pair
-
-
-def _run_names(models: Sequence[str], ablated: str | None) -> list[str]:
-    """Name the runs of every text: the model of each, the first without its heads."""
-    if ablated is None:
-        return list(models)
-    return [name if n % 2 else f"{name} without {ablated}" for n, name in enumerate(models)]
 
 
 def _told_apart(names: Sequence[str]) -> tuple[str, ...]:

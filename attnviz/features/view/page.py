@@ -26,7 +26,7 @@ from attnviz.drawing.html import paragraphs, table
 from attnviz.drawing.labels import counted, head_phrase, model_name, visible
 from attnviz.drawing.palette import DEFAULT_PALETTE, ramp
 from attnviz.drawing.shades import binned
-from attnviz.features.view.encoding import least_bytes, most_bytes, packed_bytes, terms_bytes
+from attnviz.features.view.encoding import is_causal, map_bytes, most_bytes, terms_bytes
 from attnviz.web.page import parts, result_page
 
 _MOST = 144  # heads that are drawn
@@ -167,7 +167,9 @@ def estimate(captures: Sequence[Capture], heads: Sequence[Collection[Head]], bit
         total += most_bytes(capture.inputs)
         for site, maps in capture.maps.items():
             count = sum(head.site == site for head in chosen)
-            total += packed_bytes([maps], bits) * count // len(maps) + count * _SCORES_BYTES
+            _, rows, columns = maps.shape
+            size = map_bytes(rows, columns, bits, causal=is_causal(maps))
+            total += count * (size + _SCORES_BYTES)
         total += sum(terms_bytes(terms) for head, terms in capture.terms.items() if head in chosen)
     return total
 
@@ -177,5 +179,6 @@ def least(inputs: Inputs, heads: Collection[Head], bits: int = 8) -> int:
     total = 0
     for head in heads:
         sides = inputs.sides[head.site.kind]
-        total += least_bytes(len(sides.queries), len(sides.keys), bits) + _SCORES_BYTES
+        rows, columns = len(sides.queries), len(sides.keys)
+        total += map_bytes(rows, columns, bits, causal=rows == columns) + _SCORES_BYTES
     return total

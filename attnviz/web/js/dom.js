@@ -29,6 +29,13 @@ export function painted(element, { ground, ink }) {
   return element;
 }
 
+/** A spot in a colour. @param {string} [color] */
+export function chip(color = "transparent") {
+  const spot = make("span", { class: "chip" });
+  spot.style.background = color;
+  return spot;
+}
+
 /** @param {HTMLElement} element @param {...(Node | string)} children */
 export function fill(element, ...children) {
   element.replaceChildren(...children);

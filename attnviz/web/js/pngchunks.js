@@ -1,11 +1,11 @@
-/** Of each byte, for the check that ends every chunk of a PNG (ISO 3309). */
+/** Of each byte, for the check of every chunk of a PNG and of every file of a zip (ISO 3309). */
 const REMAINDERS = Uint32Array.from({ length: 256 }, (_, n) => {
   for (let k = 0; k < 8; k++) n = n & 1 ? 0xedb88320 ^ (n >>> 1) : n >>> 1;
   return n;
 });
 
 /** @param {Uint8Array} bytes */
-function check(bytes) {
+export function crc32(bytes) {
   let sum = 0xffffffff;
   for (const byte of bytes) sum = REMAINDERS[(sum ^ byte) & 255] ^ (sum >>> 8);
   return (sum ^ 0xffffffff) >>> 0;
@@ -18,7 +18,7 @@ function chunk(name, data) {
   view.setUint32(0, data.length);
   whole.set(new TextEncoder().encode(name), 4);
   whole.set(data, 8);
-  view.setUint32(8 + data.length, check(whole.subarray(4, 8 + data.length)));
+  view.setUint32(8 + data.length, crc32(whole.subarray(4, 8 + data.length)));
   return whole;
 }
 

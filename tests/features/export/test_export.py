@@ -31,6 +31,7 @@ from attnviz.features.export.gallery import page
 from attnviz.features.export.settings import ExportSettings
 from attnviz.models.controls import FreshConfig
 from tests import forking
+from tests.cli.calling import ok, refused
 from tests.corpus.gold import results as gold
 
 MODEL = FreshConfig(d_model=18, heads=3, layers=2)
@@ -118,10 +119,7 @@ def test_tables(tmp_path: Path) -> None:
     )  # fmt: skip
     with pytest.raises(UsageError, match="choose column from id, question, note"):
         export(table, tmp_path / "none")
-    done = av.export(
-        table, tmp_path / "maps", model=MODEL, column="question", **ONE,
-        select="1.2",
-    )  # fmt: skip
+    done = export(table, tmp_path / "maps", {"jobs": 1, "column": "question"}, select="1.2")
     assert texts(tmp_path / "maps") == ["what, where?", "two\nlines", "fine"]
     assert [bad.number for bad in done.bad] == [3, 4]
     assert {p.parent.name for p in (tmp_path / "maps").glob("*/*.png")} == {
@@ -129,6 +127,9 @@ def test_tables(tmp_path: Path) -> None:
     }  # fmt: skip
     tabs = written(tmp_path / "t.tsv", "text\tpair", "one two\t")
     assert export(tabs, tmp_path / "tabs").inputs == 1
+    semicolons = written(tmp_path / "s.csv", "text;id", "one, two;a", '"three; four";b')
+    export(semicolons, tmp_path / "semicolons", select="0.0")
+    assert texts(tmp_path / "semicolons") == ["one, two", "three; four"]
 
 
 def test_standard_input_and_limit(tmp_path: Path, monkeypatch) -> None:
@@ -149,21 +150,6 @@ def test_going_on_with_a_larger_limit(tmp_path: Path) -> None:
     assert (more.kept, more.pictures, more.inputs) == (4 * 6, 5 * 6, 9)
     again = export(source, out)
     assert (again.kept, again.pictures) == (54, 0)
-
-
-def test_recorded_attention(tmp_path: Path) -> None:
-    captured = av.capture("the keys to the cabinet", model=MODEL)
-    av.write_capture(captured, tmp_path / "c.npz")
-    stacked = np.stack(list(captured.maps.values()))[:, None].repeat(2, 1)
-    tokens = np.array([captured.inputs.sides["encoder"].queries.texts] * 2)
-    np.savez(tmp_path / "batch.npz", attentions=stacked, tokens=tokens)
-    written(tmp_path / "broken.npz", "nothing")
-    files = [tmp_path / name for name in ("c.npz", "batch.npz", "broken.npz")]
-    done = av.export(files, tmp_path / "maps", recorded=True, **ONE)
-    assert (done.inputs, done.pictures, len(done.bad)) == (3, 18, 1)
-    assert {line["backend"] for line in manifest(tmp_path / "maps")} == {"recorded"}
-    again = av.export(files, tmp_path / "maps", recorded=True, **ONE)
-    assert (again.pictures, again.kept) == (0, 18)
 
 
 # ------------------------------------------------------------------ what it is called
@@ -280,9 +266,7 @@ def test_padding_and_batches_do_not_change_maps(minilm: str, monkeypatch) -> Non
     ]
 
     def ran() -> dict[int, scored.Scored]:
-        found = scored.run_texts(
-            items, source, ExportSettings(), heads, lambda i: True, lambda i: None
-        )
+        found = scored.run_texts(items, source, ExportSettings(), heads, lambda i: True)
         return {result.input.number: result for result in found}
 
     sizes = []
@@ -447,11 +431,9 @@ def test_the_closing_line(tmp_path: Path, capsys) -> None:
         r"wrote 4 files to \S+/maps · 2 inputs in [\d.]+ s · [\d.,]+ an? \w+ · 0 skipped", out.out
     )
     assert out.err == ""
-    assert main(arguments) == 0
-    assert "wrote 0 files" in (again := capsys.readouterr().out)
+    assert "wrote 0 files" in (again := ok(capsys, *arguments))
     assert "4 were there already" in again
-    assert main([*arguments, "--quiet"]) == 0
-    assert capsys.readouterr().out == ""
+    assert ok(capsys, *arguments, "--quiet") == ""
 
 
 # ------------------------------------------------------------------ what does not go together
@@ -488,12 +470,6 @@ def test_what_is_wrong_with_an_input_is_said_in_its_terms(
     model = "demo-gpt2" if name == "i.jsonl" else MODEL
     (bad,) = export(tmp_path / name, tmp_path / "maps", model=model).bad
     assert says in bad.reason
-
-
-def test_a_table_with_semicolons(tmp_path: Path) -> None:
-    source = written(tmp_path / "s.csv", "text;id", "one, two;a", '"three; four";b')
-    export(source, tmp_path / "maps", select="0.0")
-    assert texts(tmp_path / "maps") == ["one, two", "three; four"]
 
 
 def test_a_pipe_is_read_once(tmp_path: Path) -> None:
@@ -554,13 +530,12 @@ def test_one_recorded_file_or_item_does_not_stop_the_others(tmp_path: Path) -> N
     weights[:, 0] = np.nan
     tokens = np.array([large.inputs.sides["encoder"].queries.texts] * 3)
     np.savez(tmp_path / "batch.npz", attentions=weights, tokens=tokens)
-    done = av.export(
-        [*files, tmp_path / "batch.npz"], tmp_path / "maps", recorded=True, **ONE,
-        select="1.0",
-    )  # fmt: skip
-    assert [bad.number for bad in done.bad] == [2, 3]
+    files += [tmp_path / "batch.npz", written(tmp_path / "broken.npz", "nothing")]
+    done = av.export(files, tmp_path / "maps", recorded=True, select="1.0", **ONE)
+    assert [bad.number for bad in done.bad] == [2, 3, 6]
     assert "no head" in done.bad[0].reason
-    assert done.inputs == 3
+    assert (done.inputs, done.pictures) == (3, 3)
+    assert {line["backend"] for line in manifest(tmp_path / "maps")} == {"recorded"}
 
 
 # ------------------------------------------------------------------ roles from annotation
@@ -581,17 +556,9 @@ def test_roles_of_results_choose_and_name_heads(tmp_path: Path, capsys) -> None:
     for line in lines:
         assert "syntactic: obj" in (tmp_path / "with" / line["file"]).read_text()
     # the same relation by its kind; as many files from the same folder
-    assert main([*given, "--role", "syntactic: obj"]) == 0
-    assert "2 were there already" in capsys.readouterr().out
-    assert (
-        main(
-            [
-                *run, "-o", str(tmp_path / "kind"), "--evidence", str(relations), "--role",
-                "syntactic",
-            ]
-        )
-        == 0
-    )  # fmt: skip
+    assert "2 were there already" in ok(capsys, *given, "--role", "syntactic: obj")
+    kind = ["-o", str(tmp_path / "kind"), "--evidence", str(relations), "--role", "syntactic"]
+    assert main([*run, *kind]) == 0
     assert len(manifest(tmp_path / "kind")) == 2
     # results that differ are another export
     antecedents = gold.coref(roles=[gold.antecedent_head("3.0", (0.7, 0.6, 0.8), (0.2, 0.1, 0.3))])
@@ -616,5 +583,4 @@ def test_a_role_that_no_result_gives_is_refused(
     gold.syntax(roles=[role]).save("syntax.json")
     written(tmp_path / "a.txt", "The cat sat.")
     run = ["export", "a.txt", "-o", "out", "-m", "demo-bert", "--jobs", "1", *arguments]
-    assert main(run) == 2
-    assert says in " ".join(capsys.readouterr().err.split())
+    assert says in " ".join(refused(capsys, *run, code=2).split())

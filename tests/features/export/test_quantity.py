@@ -18,11 +18,8 @@ TEXTS = ("The keys are on the table.", "Mary left.")
 def test_numbers_and_scores_are_those_of_a_capture(quantity: str, tmp_path: Path) -> None:
     source = tmp_path / "texts.txt"
     source.write_text("\n".join(TEXTS), encoding="utf-8")
-    settings = {"format": "png,npz", "quantity": quantity}
     out = tmp_path / "out"
-    av.export(
-        source, out, model="demo-bert", **settings, jobs=1
-    )  # fmt: skip
+    av.export(source, out, model="demo-bert", format="png,npz", quantity=quantity, jobs=1)
     lines = [json.loads(line) for line in (out / "manifest.jsonl").read_text("utf-8").splitlines()]
     for text in TEXTS:
         held = av.capture(text, model="demo-bert", quantity=quantity)
@@ -44,10 +41,8 @@ def test_numbers_and_scores_are_those_of_a_capture(quantity: str, tmp_path: Path
 def test_recorded_maps_keep_their_quantity(tmp_path: Path) -> None:
     held = av.capture(TEXTS[0], model="demo-bert", quantity="norm")
     path = av.write_capture(held, tmp_path / "c.npz")
-    settings = {"select": "0.0", "format": "png,npz"}
     out = tmp_path / "out"
-    av.export(path, out, **settings, jobs=1, recorded=True)
+    av.export(path, out, select="0.0", format="png,npz", jobs=1, recorded=True)
     assert list(out.glob("*/norm.npz"))
-    norms = {"quantity": "norm"}
     with pytest.raises(UsageError, match="recorded attention shows what it holds"):
-        av.export(path, out, **norms, recorded=True)
+        av.export(path, out, quantity="norm", recorded=True)

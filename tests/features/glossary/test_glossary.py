@@ -12,6 +12,7 @@ from attnviz.core.questions import Term, about_head, nearest, questions, term, t
 from attnviz.errors import UsageError
 from attnviz.scoring.roles import SHOWN
 from tests import ROOT
+from tests.cli.calling import ok
 
 DOCS = ROOT / "docs" / "glossary.md"
 ASKED = Path(__file__).with_name("asked.tsv")
@@ -84,17 +85,13 @@ def test_most_roles_are_terms(role: str) -> None:
 
 
 def test_help_on_the_command_line(capsys) -> None:
-    assert main(["help", "attention sink"]) == 0
-    out = " ".join(capsys.readouterr().out.split())
+    out = " ".join(ok(capsys, "help", "attention sink").split())
     assert out.startswith("attention sink (also: sink) A token that gets most of the attention")
     assert out.endswith('Try: attnviz sinks "The keys to the cabinet are on the table"')
-    assert main(["help"]) == 0
-    assert "attnviz help TERM" in capsys.readouterr().out
-    assert main(["help", "heatmap"]) == 0
-    assert "attnviz heatmap --help" in capsys.readouterr().out
+    assert "attnviz help TERM" in ok(capsys, "help")
+    assert "attnviz heatmap --help" in ok(capsys, "help", "heatmap")
     assert main(["help", "nonsense"]) == 2
-    assert main(["help", "which heads matter"]) == 0
-    assert "  attnviz ablate --probe\n" in capsys.readouterr().out
+    assert "  attnviz ablate --probe\n" in ok(capsys, "help", "which heads matter")
 
 
 @pytest.mark.parametrize("line", ASKED.read_text("utf-8").splitlines())
@@ -105,16 +102,14 @@ def test_a_plain_question_finds_its_command(line: str) -> None:
 
 
 def test_the_help_of_a_question_is_short_and_names_python_where_that_is_asked(capsys) -> None:
-    assert main(["help", "jupyter"]) == 0
-    out = capsys.readouterr().out
+    out = ok(capsys, "help", "jupyter")
     assert '  av.view("The keys to the cabinet are on the table")\n' in out
     assert len(out.splitlines()) <= 12
 
 
 @pytest.mark.parametrize("asked", ["2.3", "L2H3", "what does 2.3 do?", "where does head 2.3 look"])
 def test_the_head_that_is_asked_about_is_that_of_the_command(asked: str, capsys) -> None:
-    assert main(["help", asked]) == 0
-    out = capsys.readouterr().out
+    out = ok(capsys, "help", asked)
     assert 'attnviz heatmap "The keys to the cabinet are on the table" --select 2.3\n' in out
     assert "1.4" not in out
 

@@ -18,6 +18,7 @@ from attnviz.errors import UsageError
 from attnviz.features.heatmap.function import ACROSS, LINES
 from attnviz.models.controls import FreshConfig
 from benchmarks.many import capture
+from tests.cli.calling import ok
 from tests.viewing import encoder_decoder
 
 LAYERS, HEADS = 20, 16
@@ -64,12 +65,10 @@ def test_maps_of_several_kinds_do_not_fit_into_one_picture() -> None:
 def test_the_terminal_has_the_first(many: Capture, tmp_path: Path, capsys) -> None:
     file = tmp_path / "many.npz"
     av.write_capture(many, file)
-    assert main(["heatmap", "--recorded", str(file), "--select", "*.*"]) == 0
-    said = capsys.readouterr().out
+    said = ok(capsys, "heatmap", "--recorded", str(file), "--select", "*.*")
     assert said.count("\nhead ") + said.startswith("head ") == FIRST_ROWS
     assert f"the first {FIRST_ROWS} of the 320 heads that are selected; --out draws all" in said
-    assert main(["heatmap", "--recorded", str(file), "--select", "0-8.*"]) == 0
-    assert capsys.readouterr().out.count("head ") == 144
+    assert ok(capsys, "heatmap", "--recorded", str(file), "--select", "0-8.*").count("head ") == 144
 
 
 MODEL = FreshConfig(heads=2, layers=1, causal=True, d_model=32)

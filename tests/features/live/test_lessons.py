@@ -125,8 +125,7 @@ def test_every_sentence_is_so(
             assert not tab.is_visible("#lesson-told")
             for what, element in (("words", "#words"), ("map", "#map-before")):
                 assert tab.is_visible(element) is (what not in step.hides)
-            tab.click(f"#lesson-choices button >> nth={step.right}")
-            page.settle()
+            page.click(f"#lesson-choices button >> nth={step.right}")
             agrees(tab.inner_text("#lesson-told"), step.told, step, passes)
             marks = tab.eval_on_selector_all(
                 "#lesson-choices button", "a => a.map(b => b.innerText)"
@@ -183,8 +182,7 @@ def test_the_first_step_does_not_show_its_answer(page: Opened, path: Path) -> No
     seen = "all => all.filter(e => e.checkVisibility({ visibilityProperty: true })).length"
     labelled = tab.eval_on_selector_all("[aria-label*=gold]", seen)
     assert labelled == 0
-    tab.click("#lesson-choices button")
-    page.settle()
+    page.click("#lesson-choices button")
     assert "gold" in tab.inner_text("#river")
     assert "gold" in tab.inner_text("#row-said")
 
@@ -247,8 +245,7 @@ def test_bugs_are_found_by_what_they_do(page: Opened, path: Path) -> None:
         assert np.abs(maps_of(found)[0] - weights).max() < 1e-5
         for word in found["words"]:
             assert word["after"] == pytest.approx(shares[word["id"]], abs=1e-5)
-        tab.click(f"#lesson-choices button >> nth={step.right}")
-        page.settle()
+        page.click(f"#lesson-choices button >> nth={step.right}")
         told = tab.inner_text("#lesson-told")
         assert reasons()[STEPS[step.bug]].split(". ")[0].rstrip(".") in told
         figures = {
@@ -258,8 +255,7 @@ def test_bugs_are_found_by_what_they_do(page: Opened, path: Path) -> None:
             "merge": f"gold has {'<0.1' if shares[gold] < 1e-3 else '?'} %",
         }
         assert figures.get(step.bug, "the 6 slices of ·horse and the 6 of ·night") in told
-        tab.click("#lesson-next")
-        page.settle()
+        page.click("#lesson-next")
     plain = tab.evaluate(ask, [step.text, "", 0])
     assert np.abs(maps_of(plain)[0] - broken_pass("", plain["ids"])[0]).max() < 1e-5
 
@@ -280,15 +276,11 @@ def test_what_a_reader_had_comes_back_and_back_goes_back(page: Opened, path: Pat
     tab = page.page
     assert tab.is_visible("#lessons"), "the first choice"
     tab.fill("#text", "my own words")
-    tab.click('[data-head="2.4"]', modifiers=["Shift"])
-    page.settle()
-    tab.click("[data-lesson=next]")
-    page.settle()
-    tab.click("#lesson-choices button >> nth=1")
-    page.settle()
+    page.click('[data-head="2.4"]', modifiers=["Shift"])
+    page.click("[data-lesson=next]")
+    page.click("#lesson-choices button >> nth=1")
     assert "✗" in tab.inner_text("#lesson-choices")
-    tab.click("#lesson-next")
-    page.settle()
+    page.click("#lesson-next")
     assert tab.inner_text("#lesson-count") == "2 of 7"
     tab.wait_for_timeout(250)
     tab.go_back()
@@ -298,15 +290,12 @@ def test_what_a_reader_had_comes_back_and_back_goes_back(page: Opened, path: Pat
     tab.go_back()
     tab.wait_for_selector("#lesson-told", state="hidden")
     page.settle()
-    tab.fill("#text", "something else")
-    page.settle()
+    page.fill("#text", "something else")
     assert tab.is_visible("#lesson-again")
     assert "The model has read six words" in tab.inner_text("#lesson-said")
-    tab.click("#lesson-again")
-    page.settle()
+    page.click("#lesson-again")
     assert tab.input_value("#text") == INDUCTION.steps[0].text
-    tab.click("#lesson-end")
-    page.settle()
+    page.click("#lesson-end")
     assert tab.input_value("#text") == "my own words"
     assert tab.inner_text("#off-count") == "1 of 24 off"
     page.open(path, "lesson=layers&step=4&told=1")
@@ -320,14 +309,11 @@ def test_a_lesson_goes_by_keyboard(page: Opened, path: Path) -> None:
     page.open(path, again=True)
     tab = page.page
     tab.focus("[data-lesson=next]")
-    tab.keyboard.press("Enter")
-    page.settle()
+    page.press("Enter")
     tab.focus("#lesson-choices button")
-    tab.keyboard.press("Enter")
-    page.settle()
+    page.press("Enter")
     assert tab.evaluate("document.activeElement.id") == "lesson-next"
-    tab.keyboard.press("Enter")
-    page.settle()
+    page.press("Enter")
     assert tab.inner_text("#lesson-count") == "2 of 7"
 
 
@@ -344,11 +330,9 @@ def test_the_divisor_moves_the_shares(page: Opened, path: Path) -> None:
     usual = shares()
     assert sum(usual) == pytest.approx(1, abs=0.03)
     tab.focus("#divisor")
-    tab.keyboard.press("Home")
-    page.settle()
+    page.press("Home")
     assert max(shares()) > 0.95 > 0.6 > max(usual)
-    tab.click("#divisor-root")
-    page.settle()
+    page.click("#divisor-root")
     assert shares() == usual
 
 
@@ -388,8 +372,7 @@ def test_products_of_random_vectors_are_two_histograms(page: Opened, path: Path)
     assert "√d × temperature 0.09" in tab.inner_text("#divisor-said")
     tab.keyboard.press("End")
     agree(12)
-    tab.click("#lesson-next")
-    page.settle()
+    page.click("#lesson-next")
     assert tab.is_visible("#shares table")
     assert not tab.is_visible("#histograms")
 
@@ -419,8 +402,7 @@ def test_one_head_varies_more_than_two(page: Opened, path: Path) -> None:
     agree(1)
     tab.wait_for_timeout(250)
     assert "noise=1" in tab.evaluate("location.hash")
-    tab.click("#lesson-next")
-    page.settle()
+    page.click("#lesson-next")
     assert tab.is_visible("#divisor")
     assert tab.is_visible("#shares table")
     assert not tab.is_visible("#noise")

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from numpy.typing import NDArray
-from transformers import BertForMaskedLM, GPT2LMHeadModel
 
 import attnviz as av
-from attnviz.models.demo import DEMOS
 from tests.features.live.test_live import live_page
-from tests.features.live.test_river import STATE, TEXT, close
+from tests.features.live.test_river import STATE, TEXT, WIDTH, close, inside
 from tests.samples import Samples
 from tests.viewing import Opened, accessible, opened, until
 
@@ -25,7 +19,6 @@ SIZE = {"width": 1440, "height": 900}
 MOTION = "no-preference"
 """The window of the fixture page."""
 MODELS = ("demo-gpt2", "demo-bert")
-HEADS, WIDTH = 6, 32
 STEPS = ["q, k", "q·k", "÷ √d", "mask", "softmax", "× V", "sum"]
 READ = """() => {
     const numbers = svg => {
@@ -49,84 +42,6 @@ READ = """() => {
     return { q, sum, rows };
 }"""
 """The numbers that are drawn: bars by their heights, cells by what they were written from."""
-
-
-@dataclass(frozen=True)
-class Inside:
-    """Of transformers' eager pass in float64: [layer] and what a token has in it.
-
-    ``qkv`` [layers, 3, T, width], ``mixed`` [layers, T, width] as W_O gets it; ``added`` by
-    attention and MLP, ``read`` and ``given`` by the normalization of each, [layers, 2, T, width].
-    """
-
-    qkv: NDArray[np.float64]
-    mixed: NDArray[np.float64]
-    added: NDArray[np.float64]
-    read: NDArray[np.float64]
-    given: NDArray[np.float64]
-    states: NDArray[np.float64]
-
-    def head(self, head: str) -> tuple[NDArray[np.float64], ...]:
-        """Its queries, keys, values and what it hands to W_O, [T, 32] each."""
-        layer, number = map(int, head.split("."))
-        part = slice(number * WIDTH, (number + 1) * WIDTH)
-        return (*self.qkv[layer, :, :, part], self.mixed[layer, :, part])
-
-
-@functools.cache
-def inside(name: str, text: str, off: tuple[int, int] | None = None) -> Inside:
-    kind = GPT2LMHeadModel if name == "demo-gpt2" else BertForMaskedLM
-    model = kind.from_pretrained(DEMOS[name], attn_implementation="eager").double().eval()
-    kept: dict[str, list[NDArray[np.float64]]] = {}
-
-    def keep(name: str, tensor: torch.Tensor) -> None:
-        kept.setdefault(name, []).append(tensor[0].numpy())
-
-    def gated(_: Any, given: tuple[torch.Tensor, ...], layer: int) -> tuple[torch.Tensor, ...]:
-        mixed = given[0].clone()
-        if off is not None and off[0] == layer:
-            mixed[..., off[1] * WIDTH : (off[1] + 1) * WIDTH] = 0
-        keep("mixed", mixed)
-        return (mixed, *given[1:])
-
-    def both(_: Any, given: tuple[torch.Tensor, ...], out: torch.Tensor) -> None:
-        keep("read", given[0])
-        keep("given", out)
-
-    def added(module: Any) -> None:
-        module.register_forward_hook(lambda _, given, out: keep("added", out))
-
-    gpt2 = name == "demo-gpt2"
-    for layer, block in enumerate(model.transformer.h if gpt2 else model.bert.encoder.layer):
-        if gpt2:
-            block.attn.c_attn.register_forward_hook(lambda _, given, out: keep("qkv", out))
-            inner, norms = block.attn.c_proj, (block.ln_1, block.ln_2)
-            mlp = block.mlp
-        else:
-            own = block.attention.self
-            for part in (own.query, own.key, own.value):
-                part.register_forward_hook(lambda _, given, out: keep("qkv", out))
-            inner, mlp = block.attention.output.dense, block.output.dense
-            norms = (block.attention.output.LayerNorm, block.output.LayerNorm)
-        inner.register_forward_pre_hook(lambda m, given, layer=layer: gated(m, given, layer))
-        added(inner)
-        added(mlp)
-        for norm in norms:
-            norm.register_forward_hook(both)
-    if gpt2:
-        model.transformer.ln_f.register_forward_pre_hook(lambda _, given: keep("last", given[0]))
-    (sides,) = av.load(name).prepare(av.Prompt(text)).sides.values()
-    with torch.no_grad():
-        out = model(torch.tensor([sides.queries.ids]), output_hidden_states=True)
-    states = [state[0].numpy() for state in out.hidden_states]
-    if gpt2:  # hidden_states end after the last normalization
-        states[-1] = kept["last"][0]
-    (count, width), layers = states[0].shape, len(states) - 1
-    qkv = np.stack(kept["qkv"]).reshape(layers, -1, count, 3 * width if gpt2 else width)
-    if gpt2:
-        qkv = qkv.reshape(layers, count, 3, width).swapaxes(1, 2)
-    pairs = [np.stack(kept[n]).reshape(layers, 2, count, width) for n in ("added", "read", "given")]
-    return Inside(qkv, np.stack(kept["mixed"]), *pairs, np.stack(states))
 
 
 @pytest.fixture(scope="module")
@@ -284,8 +199,7 @@ def test_steps_go_by_keyboard_and_say_what_happens(page: Opened, pages: dict[str
     assert seen_steps(tab) == "mask"
     assert tab.locator(".masked .path-barred").count() == 2
     assert "1 more key masked" in tab.inner_text("#path-row")
-    tab.click('#path-row [data-key="2"] button')
-    page.settle()
+    page.click('#path-row [data-key="2"] button')
     until(tab, "() => document.querySelector('#path [aria-current]').dataset.key === '2'")
     assert tab.evaluate("document.activeElement.closest('tr').dataset.key") == "2"
     assert "·cat (2)" in tab.inner_text("#why-body p")
@@ -413,8 +327,7 @@ def test_parts_open_by_pointer_keyboard_and_touch(
     assert "100%" in bars
     tab.keyboard.press("Escape")
     assert not tab.is_visible("#fact")
-    tab.click('[data-dot="1.0"]')
-    page.settle()
+    page.click('[data-dot="1.0"]')
     size = {"width": 390, "height": 844}
     with opened(browser, viewport=size, has_touch=True) as phone:
         tab = phone.open(pages["demo-gpt2"], "at=11").page

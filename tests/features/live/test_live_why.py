@@ -19,8 +19,7 @@ MODELS = ("demo-gpt2", "demo-bert")
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("live-why")
+def pages(folder: Path) -> dict[str, Path]:
     return {name: av.live(TEXT, model=name).save(folder / f"{name}.html") for name in MODELS}
 
 
@@ -149,8 +148,7 @@ def test_bars_say_where_query_and_key_are_from(
             assert bars[label] == pytest.approx(wanted[label], abs=1e-3)
         assert sum(bars.values()) == pytest.approx(found.score, abs=5e-3)
     head = page.page.get_attribute("#why [data-source] >> nth=0", "data-source")
-    page.page.click("#why [data-source] >> nth=0")
-    page.settle()
+    page.click("#why [data-source] >> nth=0")
     until(page.page, f"document.querySelector('#why-body p').textContent.includes('{head}')")
     assert "From where" in page.page.inner_text("#why-body")
 

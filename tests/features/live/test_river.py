@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from transformers import BertForMaskedLM, GPT2LMHeadModel
 
 import attnviz as av
@@ -46,48 +50,96 @@ def close(shown: float, value: float) -> bool:
     return abs(shown - value) <= 0.51 * 10**-decimals
 
 
+@dataclass(frozen=True)
+class Inside:
+    """Of transformers' eager pass in float64: [layer] and what a token has in it.
+
+    ``qkv`` [layers, 3, T, width], ``mixed`` [layers, T, width] as W_O gets it, and W_O, ``out``
+    [layers, width, width]; ``added`` by attention and MLP, ``read`` and ``given`` by the
+    normalization of each, [layers, 2, T, width].
+    """
+
+    qkv: NDArray[np.float64]
+    mixed: NDArray[np.float64]
+    out: NDArray[np.float64]
+    added: NDArray[np.float64]
+    read: NDArray[np.float64]
+    given: NDArray[np.float64]
+    states: NDArray[np.float64]
+
+    def head(self, head: str) -> tuple[NDArray[np.float64], ...]:
+        """Its queries, keys, values and what it hands to W_O, [T, 32] each."""
+        layer, number = map(int, head.split("."))
+        part = slice(number * WIDTH, (number + 1) * WIDTH)
+        return (*self.qkv[layer, :, :, part], self.mixed[layer, :, part])
+
+
+@functools.cache
+def inside(name: str, text: str, off: tuple[int, int] | None = None) -> Inside:
+    kind = GPT2LMHeadModel if name == "demo-gpt2" else BertForMaskedLM
+    model = kind.from_pretrained(DEMOS[name], attn_implementation="eager").double().eval()
+    kept: dict[str, list[NDArray[np.float64]]] = {}
+
+    def keep(name: str, batch: torch.Tensor | list[torch.Tensor]) -> None:
+        kept.setdefault(name, []).append(batch[0].numpy())
+
+    def gated(_: Any, given: tuple[torch.Tensor, ...], layer: int) -> tuple[torch.Tensor, ...]:
+        mixed = given[0].clone()
+        if off is not None and off[0] == layer:
+            mixed[..., off[1] * WIDTH : (off[1] + 1) * WIDTH] = 0
+        keep("mixed", mixed)
+        return (mixed, *given[1:])
+
+    def both(_: Any, given: tuple[torch.Tensor, ...], out: torch.Tensor) -> None:
+        keep("read", given[0])
+        keep("given", out)
+
+    def added(module: Any) -> None:
+        module.register_forward_hook(lambda _, given, out: keep("added", out))
+
+    gpt2 = name == "demo-gpt2"
+    for layer, block in enumerate(model.transformer.h if gpt2 else model.bert.encoder.layer):
+        if gpt2:
+            block.attn.c_attn.register_forward_hook(lambda _, given, out: keep("qkv", out))
+            inner, norms = block.attn.c_proj, (block.ln_1, block.ln_2)
+            mlp = block.mlp
+        else:
+            own = block.attention.self
+            for part in (own.query, own.key, own.value):
+                part.register_forward_hook(lambda _, given, out: keep("qkv", out))
+            inner, mlp = block.attention.output.dense, block.output.dense
+            norms = (block.attention.output.LayerNorm, block.output.LayerNorm)
+        keep("out", [inner.weight.detach() if gpt2 else inner.weight.detach().T])
+        inner.register_forward_pre_hook(lambda m, given, layer=layer: gated(m, given, layer))
+        added(inner)
+        added(mlp)
+        for norm in norms:
+            norm.register_forward_hook(both)
+    if gpt2:
+        model.transformer.ln_f.register_forward_pre_hook(lambda _, given: keep("last", given[0]))
+    (sides,) = av.load(name).prepare(av.Prompt(text)).sides.values()
+    with torch.no_grad():
+        out = model(torch.tensor([sides.queries.ids]), output_hidden_states=True)
+    states = [state[0].numpy() for state in out.hidden_states]
+    if gpt2:  # hidden_states end after the last normalization
+        states[-1] = kept["last"][0]
+    (count, width), layers = states[0].shape, len(states) - 1
+    qkv = np.stack(kept["qkv"]).reshape(layers, -1, count, 3 * width if gpt2 else width)
+    if gpt2:
+        qkv = qkv.reshape(layers, count, 3, width).swapaxes(1, 2)
+    pairs = [np.stack(kept[n]).reshape(layers, 2, count, width) for n in ("added", "read", "given")]
+    return Inside(qkv, np.stack(kept["mixed"]), np.stack(kept["out"]), *pairs, np.stack(states))
+
+
 def norms(
     name: str, text: str, at: int, off: tuple[int, int] | None = None
 ) -> dict[str, list[float]]:
-    """Of transformers' own pass in float64: what heads and MLPs write, and the states."""
-    kind = GPT2LMHeadModel if name == "demo-gpt2" else BertForMaskedLM
-    model = kind.from_pretrained(DEMOS[name], attn_implementation="eager").double()
-    out: dict[str, list[float]] = {"heads": [], "mlps": []}
-
-    def heads(layer: int, weight: torch.Tensor) -> Any:
-        def hook(_: Any, given: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-            mixed = given[0].clone()
-            if off is not None and off[0] == layer:
-                mixed[..., off[1] * WIDTH : (off[1] + 1) * WIDTH] = 0
-            for h in range(HEADS):
-                part = slice(h * WIDTH, (h + 1) * WIDTH)
-                out["heads"].append(float((mixed[0, at, part] @ weight[part]).norm()))
-            return (mixed, *given[1:])
-
-        return hook
-
-    def mlp(_: Any, __: Any, written: torch.Tensor) -> None:
-        out["mlps"].append(float(written[0, at].norm()))
-
-    for layer in range(LAYERS):
-        if name == "demo-gpt2":
-            block = model.transformer.h[layer]
-            block.attn.c_proj.register_forward_pre_hook(heads(layer, block.attn.c_proj.weight))
-            block.mlp.register_forward_hook(mlp)
-        else:
-            block = model.bert.encoder.layer[layer]
-            dense = block.attention.output.dense
-            dense.register_forward_pre_hook(heads(layer, dense.weight.T))
-            block.output.dense.register_forward_hook(mlp)
-    last: list[torch.Tensor] = []
-    if name == "demo-gpt2":  # hidden_states end after the last normalization
-        model.transformer.ln_f.register_forward_pre_hook(lambda _, given: last.append(given[0]))
-    (sides,) = av.load(name).prepare(av.Prompt(text)).sides.values()
-    with torch.no_grad():
-        ids = torch.tensor([sides.queries.ids])
-        states = list(model(ids, output_hidden_states=True).hidden_states)
-    states[-1] = last[0] if last else states[-1]
-    return out | {"states": [float(state[0, at].norm()) for state in states]}
+    """What heads and MLPs write at a token, and the states, of that pass."""
+    model = inside(name, text, off)
+    mixed = model.mixed[:, at].reshape(LAYERS, HEADS, 1, WIDTH)
+    heads = mixed @ model.out.reshape(LAYERS, HEADS, WIDTH, -1)
+    written = {"heads": heads, "mlps": model.added[:, 1, at], "states": model.states[:, at]}
+    return {kind: np.linalg.norm(v, axis=-1).ravel().tolist() for kind, v in written.items()}
 
 
 @pytest.mark.parametrize(
@@ -170,8 +222,7 @@ def test_pointing_at_a_dot_draws_where_its_head_looks(page: Opened, path: Path) 
     tab.keyboard.press("ArrowLeft")
     assert tab.evaluate("document.activeElement.dataset.dot") == "2.5"
     assert "head 2.5 looks at" in tab.inner_text("#river-why")
-    tab.keyboard.press("Enter")
-    page.settle()
+    page.press("Enter")
     assert tab.inner_text("#head-title") == "HEAD 2.5"
     assert tab.evaluate("document.activeElement.dataset.dot") == "2.5", "the focus stays"
     tab.focus("#text")
@@ -213,8 +264,7 @@ def test_a_question_about_a_map_is_not_answered_by_the_river(page: Opened, path:
     asked = dot.evaluate(color)
     assert asked == tab.locator('[data-dot="1.3"]').evaluate(color)
     assert "previous" not in dot.get_attribute("aria-label") + dot.get_attribute("title")
-    tab.click("#lesson-choices button")
-    page.settle()
+    page.click("#lesson-choices button")
     assert "previous" in dot.get_attribute("aria-label")
     assert dot.evaluate(color) != asked
 

@@ -23,7 +23,6 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 
 RIVER = "the cat river moon stone bread the cat river moon stone"
 KEYS = "The keys to the cabinet are on the table because the keys to the cabinet were lost"
-GIB = 2**30
 WATCHED = """
 import sys
 def watch(event, arguments):
@@ -128,25 +127,32 @@ def test_there_are_thirteen_tools_with_words_and_types(client: Ask) -> None:
 # twenty questions whose answers are known: by hand, from a paper, or from docs that are checked
 
 
-def test_the_kv_cache_of_llama_3_8b_at_32k_tokens(ask: Ask) -> None:
-    said = ask("shapes", model="llama3-8b", cache=32768, dtype="bf16")
-    assert 4 * GIB == 2 * 8 * 128 * 2 * 32 * 32768
-    assert "4.00 GiB at 32,768 tokens" in said
+ANSWERS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
+    "the KV cache of Llama 3 8B at 32k tokens": (
+        "shapes", {"model": "llama3-8b", "cache": 32768, "dtype": "bf16"},
+        [f"{2 * 8 * 128 * 2 * 32 * 32768 / 2**30:.2f} GiB at 32,768 tokens"]),
+    "parameters of a layer": (
+        "shapes", {"d_model": 512, "heads": 8}, [f"{4 * 512 * 512 + 4 * 512:,}"]),
+    "parameters of GPT-2, as published": ("shapes", {"model": "gpt2"}, ["124,439,808"]),
+    "what grouped queries save": (
+        "shapes", {"model": "llama3-70b", "dtype": "bf16", "show": "compare"},
+        [f"{2 * 8 * 128 * 2 * 80 // 1024} KiB", "2.50 MiB"]),
+    "why bread": (
+        "explain", {"text": RIVER}, ["Why does demo-gpt2 say “·bread”?", "3.3, 3.0 and 2.0"]),
+    "which head carries the answer": (
+        "patch", {"task": "induction", "select": "1.4, 2.0, 2.1", "count": 8},
+        ["the output of 2.0 of the clean run alone restores"]),
+    "nothing changed": (
+        "diff", {"text": KEYS, "model": "demo-gpt2", "other_model": "demo-gpt2"},
+        ["nothing changed"]),
+}  # fmt: skip
 
 
-def test_parameters_of_a_layer(ask: Ask) -> None:
-    assert f"{4 * 512 * 512 + 4 * 512:,}" in ask("shapes", d_model=512, heads=8)
-
-
-def test_parameters_of_gpt_2(ask: Ask) -> None:
-    assert "124,439,808" in ask("shapes", model="gpt2")  # as published with its checkpoint
-
-
-def test_what_grouped_queries_save(ask: Ask) -> None:
-    said = ask("shapes", model="llama3-70b", dtype="bf16", show="compare")
-    assert 2 * 8 * 128 * 2 * 80 == 320 * 1024
-    assert "320 KiB" in said
-    assert "2.50 MiB" in said
+@pytest.mark.parametrize("question", ANSWERS)
+def test_answers_that_are_known(ask: Ask, question: str) -> None:
+    tool, arguments, parts = ANSWERS[question]
+    said = ask(tool, **arguments)
+    assert all(part in said for part in parts), said
 
 
 def test_which_head_looks_at_the_token_before(ask: Ask) -> None:
@@ -183,12 +189,6 @@ def test_a_kept_look_is_read_again(ask: Ask) -> None:
     assert "previous" in lines(ask("heads", recorded=kept), "1.4")[0]
 
 
-def test_why_bread(ask: Ask) -> None:
-    said = ask("explain", text=RIVER)
-    assert "Why does demo-gpt2 say “·bread”?" in said
-    assert "3.3, 3.0 and 2.0" in said
-
-
 def test_what_repetition_needs(ask: Ask, ablated: str) -> None:
     for name, verdict in {"1.4": "needed", "2.1": "", "2.4": "depends"}.items():
         assert row(ask("read", file=ablated, select=name), name)["verdict"] == verdict
@@ -199,11 +199,6 @@ def test_zero_overstates_a_head(ask: Ask, ablated: str) -> None:
     found = row(ask("read", file=ablated, select="2.4"), "2.4")
     assert float(found["zero_effect"]) == pytest.approx(0.900, abs=0.005)
     assert float(found["mean_effect"]) == pytest.approx(-0.011, abs=0.005)
-
-
-def test_which_head_carries_the_answer(ask: Ask) -> None:
-    said = ask("patch", task="induction", select="1.4, 2.0, 2.1", count=8)
-    assert "the output of 2.0 of the clean run alone restores" in said
 
 
 def test_who_feeds_the_induction_head(ask: Ask) -> None:
@@ -230,10 +225,6 @@ def test_the_best_offset_of_a_treebank(ask: Ask) -> None:
     said = ask("syntax", files="treebank.conllu", model="demo-gpt2")
     (amod,) = lines(said, "amod")
     assert amod.split()[6:8] == ["+1", "100"]  # all four stand before their nouns
-
-
-def test_nothing_changed(ask: Ask) -> None:
-    assert "nothing changed" in ask("diff", text=KEYS, model="demo-gpt2", other_model="demo-gpt2")
 
 
 def test_what_there_is(ask: Ask, folder: Path) -> None:

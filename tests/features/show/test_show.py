@@ -35,9 +35,8 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def kept(folder: Path) -> dict[str, Path]:
     """A file of every kind."""
-    folder = tmp_path_factory.mktemp("kept")
     capture = av.capture(TEXT)
     results: dict[str, Record] = {
         "heads": av.heads(TEXT), "ablate": av.ablate(TEXT, select="0.*"),

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from attnviz.cli import main
 from tests import ROOT
+from tests.cli.calling import ok, refused
 
 
 def test_the_sample_inputs_are_copied_and_replace_nothing(tmp_path, capsys) -> None:
     to = tmp_path / "samples"
-    assert main(["demo", "--out-dir", str(to)]) == 0
-    assert capsys.readouterr().out.startswith(f"wrote {to} (")
+    assert ok(capsys, "demo", "--out-dir", str(to)).startswith(f"wrote {to} (")
     here = ROOT / "sample_inputs"
     names = {path.relative_to(to) for path in to.rglob("*") if path.is_file()}
     assert Path("treebank.conllu") in names
     assert all((to / name).read_bytes() == (here / name).read_bytes() for name in names)
     (to / "story.txt").write_text("mine")
-    assert main(["demo", "--out-dir", str(to)]) == 1
-    assert "is there already; name another folder" in capsys.readouterr().err
+    assert "is there already; name another folder" in refused(capsys, "demo", "--out-dir", str(to))
     assert (to / "story.txt").read_text() == "mine"

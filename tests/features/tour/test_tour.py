@@ -11,6 +11,7 @@ import pytest
 from attnviz.cli import COMMANDS, console, main, output
 from attnviz.features.tour.command import typed
 from attnviz.features.tour.stops import INDUCTION, PREVIOUS, STOPS, Measured
+from tests.cli.calling import ok
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +81,7 @@ def once(measured, monkeypatch) -> None:
 @pytest.mark.usefixtures("once")
 def test_in_a_pipe_it_runs_to_the_end_and_says_where_the_page_is(capsys, tmp_path, opened):
     page = tmp_path / "page.html"
-    assert main(["demo", "--out", str(page)]) == 0
-    out = capsys.readouterr().out
+    out = ok(capsys, "demo", "--out", str(page))
     assert [f"{n}/5  {stop.asks}" in out for n, stop in enumerate(STOPS, 1)] == [True] * 5
     assert f"wrote {page}" in out
     assert page.read_text("utf-8").startswith("<!doctype html>")

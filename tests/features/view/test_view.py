@@ -25,6 +25,7 @@ from attnviz.features.view.page import estimate
 from attnviz.models import pretrained
 from attnviz.models.controls import FreshConfig
 from attnviz.web.page import assemble
+from tests.cli.calling import ok
 from tests.viewing import data_of, encoder_decoder, made, pair, softmax, words
 
 HOSTILE = (
@@ -310,8 +311,7 @@ def test_saving_and_showing(tmp_path: Path) -> None:
 def test_command(tmp_path: Path, capsys) -> None:
     out = tmp_path / "page.html"
     sizes = ["-m", "fresh", "--layers", "2", "--heads", "4"]
-    assert main(["view", "a b c a b", *sizes, "-o", str(out)]) == 0
-    printed = capsys.readouterr().out
+    printed = ok(capsys, "view", "a b c a b", *sizes, "-o", str(out))
     assert f"wrote {out}" in printed.replace("\n", "")
     (item,) = data_of(out.read_bytes())["items"]
     assert item["label"] == "a b c a b"

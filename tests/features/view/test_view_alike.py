@@ -26,8 +26,7 @@ def demo() -> av.Capture:
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory, demo) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("alike")
+def pages(folder: Path, demo) -> dict[str, Path]:
     several = [made(3, 2, words(7), seed=1), made(3, 2, words(5, name="v"), seed=2)]
     captures: dict[str, Any] = {
         "demo": demo, "three": encoder_decoder(), "several": several, "two": made(2, 1),
@@ -141,13 +140,10 @@ def test_a_card_names_the_nearest_heads_as_links(shared: Opened, pages, demo) ->
     number = [head.name for head in plane.heads].index("3.0")
     shared.open(pages["demo"], "view=card&head=3.0&on=3.0")
     links = "#card-body button.link[data-head]"
-    found = shared.page.eval_on_selector_all(
-        links, "all => all.map(one => one.parentElement.textContent)"
-    )
+    found = shared.all(links, "parentElement.textContent")
     want = [f"{head.name} at {far:.2f}" for head, far in plane.nearest[number]]
     assert [one[: len(start)] for one, start in zip(found, want, strict=True)] == want
-    shared.page.click(links)
-    shared.settle()
+    shared.click(links)
     assert f"head={plane.nearest[number][0][0].name}" in shared.hash()
     assert shared.page.evaluate("document.activeElement.id") == "card-body"
 

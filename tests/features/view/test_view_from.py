@@ -45,8 +45,7 @@ def test_bars_of_both_sides(browser: Any, page: Path) -> None:
                 assert side[label] == pytest.approx(one.value, abs=0.02)
             assert sum(side.values()) == pytest.approx(found.score, abs=0.05)
         accessible(view.page)
-        view.page.click("#why [data-source='1.4'] >> nth=0")
-        view.settle()
+        view.click("#why [data-source='1.4'] >> nth=0")
         assert "Head 1.4" in view.page.inner_text("#why-body")
 
 

@@ -109,8 +109,7 @@ def test_dragging_zooms_and_keys_do(shown: Opened) -> None:
     shown.press("Escape", "0")
     assert "at=" not in shown.hash()
     shown.click("#zoom-in")
-    shown.page.click("#pairs button >> nth=0")
-    shown.settle()
+    shown.click("#pairs button >> nth=0")
     assert "one query and one key" in shown.text("#where")
     assert shown.page.locator("#text mark").count() == 1
 

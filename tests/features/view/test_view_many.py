@@ -112,9 +112,7 @@ def test_one_button_shows_all_of_them(shared: Opened, page) -> None:
 
 def test_the_panel_has_the_strongest_of_every_layer(shared: Opened, page, scored) -> None:
     shared.open(page, "view=map")
-    cells = shared.page.eval_on_selector_all(
-        "#heads .cell[data-head]", "all => all.map(one => one.dataset.head)"
-    )
+    cells = shared.all("#heads .cell[data-head]", "dataset.head")
     assert len(cells) == LAYERS * PANEL
     for layer in range(LAYERS):
         here = sorted((strength(s) for s in scored.values() if s.head.layer == layer), reverse=True)
@@ -152,9 +150,7 @@ def test_a_head_that_is_folded_away_still_opens(shared: Opened, page, scored) ->
 
 def test_rankings_list_the_first(shared: Opened, page, many: Capture) -> None:
     shared.open(page, "view=map&who=q3k2")
-    named = shared.page.eval_on_selector_all(
-        "#who-list button", "all => all.map(one => one.dataset.head)"
-    )
+    named = shared.all("#who-list button", "dataset.head")
     weights = {head.name: float(many[head][3, 2]) for head in many.layout}
     assert len(named) == 100
     least = sorted(weights.values(), reverse=True)[99]

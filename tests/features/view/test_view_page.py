@@ -42,8 +42,7 @@ VIEWS = ("overview", "map", "lines", "text", "card")
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("pages")
+def pages(folder: Path) -> dict[str, Path]:
     fresh = av.capture("a b a b a c", model=av.FreshConfig(layers=2, heads=4, causal=True))
     several = [made(2, 2, words(4), seed=1), made(3, 2, words(6, name="v"), seed=2)]
     captures: dict[str, Any] = {
@@ -73,6 +72,19 @@ def hover(page: Opened, r: int, c: int) -> str:
     x, y = cell(page, r, c, 0.5)
     page.page.mouse.move(box["x"] + x, box["y"] + y)
     return page.settle().text("#tip")
+
+
+def tile(page: Opened, head: str, x: float, y: float) -> tuple[int, int, int]:
+    """The colour of a small map at a place in shares of its side."""
+    layer = int(head.split(".")[0])
+    row = page.page.locator("#overview-tiles .tiles").nth(layer)
+    row.locator("canvas").evaluate("canvas => { canvas.id = 'probe'; }")
+    left, top, side = row.locator(f"[data-head='{head}']").evaluate(
+        "b => [b.offsetLeft, b.offsetTop, b.offsetWidth]"
+    )
+    found = page.pixel("#probe", left + x * side, top + y * side)
+    row.locator("canvas").evaluate("canvas => { canvas.id = ''; }")
+    return found
 
 
 def near(got: Any, want: np.ndarray, most: float = 2) -> bool:
@@ -108,28 +120,17 @@ def test_overview_draws_every_head_from_its_weights(shared: Opened, pages) -> No
     tiles = shared.page.locator("#overview-tiles .tiles")
     assert tiles.count() == 2
     for layer in range(2):
-        row = tiles.nth(layer)
         for index in range(3):
-            button = row.locator("button").nth(index)
-            assert button.get_attribute("data-head") == f"{layer}.{index}"
-            place = button.evaluate("b => [b.offsetLeft, b.offsetTop, b.offsetWidth]")
-            want = colors(of(capture, f"{layer}.{index}"), "viridis")
+            head = f"{layer}.{index}"
+            button = tiles.nth(layer).locator("button").nth(index)
+            assert button.get_attribute("data-head") == head
+            want = colors(of(capture, head), "viridis")
             for r, c in ((0, 0), (3, 7), (9, 1), (5, 5)):
-                x, y = (place[i] + (p + 0.5) * place[2] / 10 for i, p in ((0, c), (1, r)))
-                row.locator("canvas").evaluate("canvas => { canvas.id = 'probe'; }")
-                got = shared.pixel("#probe", x, y)
-                row.locator("canvas").evaluate("canvas => { canvas.id = ''; }")
-                assert np.abs(np.array(got) - want[r, c]).max() <= 2
+                assert near(tile(shared, head, (c + 0.5) / 10, (r + 0.5) / 10), want[r, c])
     shared.go("view=overview")
     weights = of(capture, "0.1")
-    side, row = 10, tiles.nth(0)
-    row.locator("canvas").evaluate("canvas => { canvas.id = 'probe'; }")
-    x, y, size = (
-        row.locator("button").nth(1).evaluate("b => [b.offsetLeft, b.offsetTop, b.offsetWidth]")
-    )
-    got = shared.pixel("#probe", x + 2.5 * size / side, y + 4.5 * size / side)
-    row.locator("canvas").evaluate("canvas => { canvas.id = ''; }")
-    assert near(got, colors(np.sqrt(weights[4, 2] / weights.max()), "viridis"))
+    want = colors(np.sqrt(weights[4, 2] / weights.max()), "viridis")
+    assert near(tile(shared, "0.1", 0.25, 0.45), want)
     shared.page.hover("#overview-tiles [data-head='1.2']")
     assert "Head 1.2" in shared.text("#preview")
     shared.click("#overview-tiles [data-head='1.2']")
@@ -168,7 +169,7 @@ def test_overview_sorts_by_role(shared: Opened, pages) -> None:
             found.append((button.get_attribute("data-head"), title.rpartition(" (")[0]))
             assert title.endswith(f"({row.locator('button').count()})")
     assert sorted(found) == sorted(plays)
-    chips = shared.page.eval_on_selector_all("#roles button", "all => all.map(b => b.textContent)")
+    chips = shared.all("#roles button")
     assert [chip.strip() for chip in chips] == [
         f"{name or 'no role'} {n}" for name, n in tally(report)
     ]
@@ -273,8 +274,7 @@ def test_lines_carry_the_weights(shared: Opened, pages) -> None:
     strongest = np.unravel_index(weights.argmax(), weights.shape)
     x, y = g["labelW"] + 10, g["above"] + (strongest[0] + 0.5) * g["step"]
     share = weights.max()
-    want_pixel = 255 + share * (np.array(BLUE) - 255)
-    assert np.abs(np.array(shared.pixel("#lines-canvas", x, y)) - want_pixel).max() <= 30
+    assert near(shared.pixel("#lines-canvas", x, y), 255 + share * (np.array(BLUE) - 255), 30)
     box = shared.page.locator("#lines-canvas").bounding_box()
     shared.page.mouse.move(box["x"] + 20, box["y"] + g["above"] + 2.5 * g["step"])
     shared.settle()
@@ -327,9 +327,7 @@ def test_cross_attention_has_a_text_for_each_side(shared: Opened, pages) -> None
     shared.open(pages["three"], "view=text&kind=cross&on=1.1&pin=k3")
     shared.page.wait_for_timeout(200)
     assert shared.page.locator("#text-body .paragraph").count() == 2
-    labels = shared.page.eval_on_selector_all(
-        "#text-body [data-side=q]", "all => all.map(one => one.getAttribute('aria-label'))"
-    )
+    labels = shared.all("#text-body [data-side=q]", "getAttribute('aria-label')")
     assert [label.split(", ")[0] for label in labels] == [f"tgt{i}" for i in range(4)]
     assert all(says(label.split(", ")[1], weights[i, 3]) for i, label in enumerate(labels))
 
@@ -351,9 +349,7 @@ def test_card_gives_evidence_and_pairs(shared: Opened, pages) -> None:
             assert re.search(line, body)
     weights = of(capture, scored.head.name, "decoder")
     best = np.sort(weights, axis=None)[::-1][:12]
-    cells = shared.page.eval_on_selector_all(
-        "#card-body section:nth-child(2) tbody tr", "all => all.map(r => r.lastChild.textContent)"
-    )
+    cells = shared.all("#card-body section:nth-child(2) tbody tr", "lastChild.textContent")
     assert all(map(says, cells, best))
     assert len(cells) == (best > 0).sum()
     assert "Jain & Wallace 2019" in body
@@ -485,11 +481,8 @@ def test_keyboard_alone_goes_everywhere(shared: Opened, pages) -> None:
 
 def test_search_marks_and_walks_the_matches(shared: Opened, pages) -> None:
     shared.open(pages["pair"], "view=text&on=0.0")
-    shared.page.fill("#find", "sep]")
-    shared.settle()
-    found = shared.page.eval_on_selector_all(
-        "#text-body .found", "all => all.map(o => o.dataset.at)"
-    )
+    shared.fill("#find", "sep]")
+    found = shared.all("#text-body .found", "dataset.at")
     assert found == ["5", "9"]
     pins = []
     for _ in range(3):
@@ -527,7 +520,7 @@ def test_saved_pictures_hold_the_map(shared: Opened, pages) -> None:
     for r in range(10):
         for c in range(10):
             got = image[int(2 * (y + (r + 0.15) * h)), int(2 * (x + (c + 0.15) * w))]
-            assert np.abs(got - want[r, c]).max() <= 2
+            assert near(got, want[r, c])
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -546,10 +539,9 @@ def test_every_view_saves_in_every_format(shared: Opened, pages, view: str) -> N
 
 def test_several_texts_have_a_picker(shared: Opened, pages) -> None:
     shared.open(pages["several"], "view=map&on=0.1")
-    texts = shared.page.eval_on_selector_all("#texts option", "all => all.map(o => o.textContent)")
+    texts = shared.all("#texts option")
     assert texts == ["1. w0 w1 w2 w3", "2. v0 v1 v2 v3 v4 v5"]
-    shared.page.select_option("#texts", "1")
-    shared.settle()
+    shared.choose("#texts", "1")
     want = of(made(3, 2, words(6, name="v"), seed=2), "0.1")
     np.testing.assert_allclose(shared.numbers((6, 6))[0], want, atol=4e-5)
     shared.press("[")
@@ -583,8 +575,7 @@ def test_hostile_tokens_do_nothing(shared: Opened, pages) -> None:
 
 
 @pytest.fixture(scope="module")
-def sizes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Capture]]:
-    folder = tmp_path_factory.mktemp("sizes")
+def sizes(folder: Path) -> dict[str, tuple[Path, Capture]]:
     captures = {
         "one": made(1, 1, words(1)), "two": made(1, 1, words(2)),
         "long": made(2, 2, words(500), causal=True), "many": made(32, 32, words(3)),
@@ -637,8 +628,7 @@ def test_light_dark_and_the_systems_theme(browser: Any, pages) -> None:
         assert page.page.evaluate(ground) == "rgb(20, 23, 28)"
         want = colors(of(pair(), "0.0"), "magma")
         assert near(page.pixel("#map-cells", *cell(page, 2, 3)), want[2, 3])
-        page.page.select_option("#theme", "light")
-        page.settle()
+        page.choose("#theme", "light")
         assert page.page.evaluate(ground) == "rgb(255, 255, 255)"
         want = colors(of(pair(), "0.0"), "blues")
         assert near(page.pixel("#map-cells", *cell(page, 2, 3)), want[2, 3])
@@ -688,8 +678,7 @@ def test_axe_finds_nothing(browser: Any, pages, theme: str) -> None:
 
 
 def test_the_policy_holds_in_the_browser(browser: Any, pages) -> None:
-    where = browser.new_context()
-    page = where.new_page()
+    page = browser.new_page()
     sent: list[str] = []
     stopped: list[str] = []
     page.on("requestfinished", lambda request: sent.append(request.url))
@@ -710,31 +699,25 @@ def test_the_policy_holds_in_the_browser(browser: Any, pages) -> None:
     assert page.evaluate("window.pwned") is None
     assert sent == []
     assert set(stopped) <= {"csp"}
-    where.close()
+    page.close()
 
 
 def test_a_browser_that_cannot_unpack_says_so(browser: Any, pages) -> None:
-    where = browser.new_context()
-    page = where.new_page()
+    page = browser.new_page()
     page.add_init_script("delete window.DecompressionStream")
     page.goto(pages["pair"].as_uri())
     assert "DecompressionStream" in page.inner_text("#failure")
-    where.close()
+    page.close()
 
 
 def test_a_notebook_shows_it_in_a_frame(browser: Any, tmp_path: Path) -> None:
     host = tmp_path / "notebook.html"
     inside = av.view(made(12, 12, words(9)))._repr_html_()
     host.write_text(f"<!doctype html><meta charset=utf-8><title>n</title><body>{inside}", "utf-8")
-    where = browser.new_context(viewport={"width": 1100, "height": 900})
-    page = where.new_page()
-    told: list[str] = []
-    page.on("console", lambda message: told.append(message.text))
-    page.goto(host.as_uri())
-    frame = page.frame_locator("iframe")
-    frame.locator("[data-head='0.2'].tile").click()
-    assert frame.locator("#map-caption").inner_text().startswith("head 0.2")
-    page.wait_for_timeout(700)
-    assert 480 <= page.locator("iframe").bounding_box()["height"] <= 1110
-    assert told == []
-    where.close()
+    with opened(browser, viewport={"width": 1100, "height": 900}) as found:
+        page = found.visit(host).page
+        frame = page.frame_locator("iframe")
+        frame.locator("[data-head='0.2'].tile").click()
+        assert frame.locator("#map-caption").inner_text().startswith("head 0.2")
+        page.wait_for_timeout(700)
+        assert 480 <= page.locator("iframe").bounding_box()["height"] <= 1110

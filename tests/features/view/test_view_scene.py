@@ -75,8 +75,7 @@ def heard() -> Capture:
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("scenes")
+def pages(folder: Path) -> dict[str, Path]:
     captures = {"seen": seen(), "heard": heard(), "both": [made(2, 2), seen()]}
     return {name: write_page(folder, name, one, bits=16) for name, one in captures.items()}
 

@@ -39,7 +39,7 @@ def by_hand(capture: av.Capture, rows: list[int], keys: list[int]) -> dict[str, 
 
 
 def ranks(page: Opened, want: dict[str, tuple[float, ...]]) -> None:
-    told = page.page.eval_on_selector_all("#span-list button", "all => all.map(b => b.textContent)")
+    told = page.all("#span-list button")
     number = r"<?[\d.]+(?: ± [\d.]+)?"
     found = [re.fullmatch(rf"(\d+\.\d+) ({number}) ×([\d.]+)", one).groups() for one in told]
     assert sorted(name for name, _, _ in found) == sorted(want)
@@ -96,9 +96,7 @@ def test_tokens_are_typed_and_rows_that_see_nothing_left_out(
 
 def test_words_of_a_span_are_marked_by_the_innermost(shared: Opened, page: Path) -> None:
     shared.open(page, "view=text&on=0.0")
-    marked = shared.page.eval_on_selector_all(
-        "#text-body button.in-span", "all => all.map(one => one.dataset.at)"
-    )
+    marked = shared.all("#text-body button.in-span", "dataset.at")
     spans = av.capture(av.Prompt(TEXT, spans=SPANS)).inputs.sides["decoder"].keys.spans
     assert sorted(map(int, marked)) == sorted({at for span in spans for at in span.positions})
 

@@ -14,7 +14,16 @@ from PIL import Image
 
 import attnviz as av
 from attnviz.models import recorded
-from tests.features.view.test_view_page import STATES_OF, cell, geometry, hover, of, wanted
+from tests.features.view.test_view_page import (
+    KEPT,
+    STATES_OF,
+    VIEWS,
+    cell,
+    geometry,
+    hover,
+    of,
+    wanted,
+)
 from tests.viewing import (
     Opened,
     accessible,
@@ -34,8 +43,7 @@ HELD = "document.activeElement.id || document.activeElement.dataset.head"
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("pages")
+def pages(folder: Path) -> dict[str, Path]:
     repeats = av.capture("a b a b a c", model=av.FreshConfig(layers=2, heads=4, causal=True))
     made_of = {
         "pair": pair(),
@@ -160,9 +168,8 @@ def test_all_heads_are_saved_as_csv(shared: Opened, pages) -> None:
     shared.open(pages["exact"], "view=overview&on=0.1&separators=1")
     names, lines = shared.table("all-csv")
     assert names[4:-2:2] == [f"head {head.name}" for head in capture.layout]
-    kept = [0, 1, 2, 3, 4, 6, 7, 8]
     values = np.array([[float(v) for v in line[4:-2:2]] for line in lines]).T.reshape(-1, 8, 8)
-    want = np.stack([of(capture, head.name)[kept][:, kept] for head in capture.layout])
+    want = np.stack([of(capture, head.name)[KEPT][:, KEPT] for head in capture.layout])
     np.testing.assert_allclose(values, want, atol=4e-5)
 
 
@@ -365,9 +372,7 @@ def test_a_dot_for_a_space_is_explained_and_not_read_aloud(shared: Opened, pages
     shared.page.wait_for_timeout(200)
     assert shared.text("#spoken").startswith("are (3) to <|endoftext|>: ")
     shared.go("view=text&on=1.4&words=1")
-    labels = shared.page.eval_on_selector_all(
-        "#text-body button", "all => all.map(one => one.getAttribute('aria-label'))"
-    )
+    labels = shared.all("#text-body button", "getAttribute('aria-label')")
     assert "aren't" in labels
     assert not any("·" in label for label in labels)
     shared.open(pages["pair"])
@@ -375,7 +380,7 @@ def test_a_dot_for_a_space_is_explained_and_not_read_aloud(shared: Opened, pages
 
 
 def test_rescaled_quadrants_say_so_in_every_view(shared: Opened, pages) -> None:
-    for view in ("overview", "map", "lines", "text", "card"):
+    for view in VIEWS:
         shared.open(pages["pair"], f"view={view}&on=0.1&quad=AB&rescale=1")
         said = shared.text(f"#view-{view}")
         assert "Only queries of sentence A and keys of sentence B are shown" in said
@@ -384,7 +389,7 @@ def test_rescaled_quadrants_say_so_in_every_view(shared: Opened, pages) -> None:
 
 def test_controls_without_effect_are_disabled(shared: Opened, pages) -> None:
     able = {}
-    for view in ("overview", "map", "lines", "text", "card"):
+    for view in VIEWS:
         shared.open(pages["pair"], f"view={view}&on=0.0,0.1")
         able[view] = {
             name
@@ -418,14 +423,11 @@ def test_characters_cut_into_bytes_are_whole_in_title_picker_and_words(
     path = write_page(tmp_path, "scripts", [av.capture(text) for text in texts])
     shared.open(path, "view=text&on=1.4&words=1")
     assert shared.text("#sentence") == texts[0]
-    picker = "all => all.map(one => one.textContent)"
-    assert shared.page.eval_on_selector_all("#texts option", picker) == [
-        f"{number}. {text}" for number, text in enumerate(texts, 1)
-    ]
+    numbered = [f"{number}. {text}" for number, text in enumerate(texts, 1)]
+    assert shared.all("#texts option") == numbered
     assert texts[0] in shared.text("#text-body").replace("\n", " ")
-    shared.page.select_option("#texts", "1")
-    assert shared.settle().text("#sentence") == texts[1]
-    assert "didn't" in shared.page.eval_on_selector_all("#text-body button", picker)
+    assert shared.choose("#texts", "1").text("#sentence") == texts[1]
+    assert "didn't" in shared.all("#text-body button")
 
 
 # screens, paper, needs
@@ -434,7 +436,7 @@ def test_characters_cut_into_bytes_are_whole_in_title_picker_and_words(
 @pytest.mark.parametrize("width", [360, 1280, 3840])
 def test_targets_have_24_pixels(browser: Any, pages, width: int) -> None:
     with opened(browser, viewport={"width": width, "height": 900}) as page:
-        for view in ("overview", "map", "lines", "text", "card"):
+        for view in VIEWS:
             page.open(pages["pair"], f"view={view}&on=0.1")
             page.page.evaluate("document.getElementById('panel').open = true")
             small = page.page.evaluate(
@@ -461,7 +463,7 @@ def test_paper_gets_the_whole_drawing_in_light(browser: Any, pages, view: str) -
         box = page.page.locator("#print svg").bounding_box()
         assert box["width"] <= 700
         assert box["x"] >= 0
-        texts = page.page.eval_on_selector_all("#print text", "all => all.map(t => t.textContent)")
+        texts = page.all("#print text")
         assert texts == [t.text for t in want.iter(f"{SVG}text")]
         grounds = (
             "[...document.querySelectorAll('#print rect, body')].map(r => r.getAttribute('fill'))"

@@ -11,7 +11,7 @@ import pytest
 
 import attnviz as av
 from attnviz.scoring.merged import merge_words
-from tests.features.view.test_view_page import VIEWS, hover, near, of
+from tests.features.view.test_view_page import KEPT, VIEWS, hover, near, of, tile
 from tests.viewing import Opened, accessible, encoder_decoder, opened, pair, write_page
 
 pytestmark = pytest.mark.slow
@@ -20,8 +20,7 @@ TEXT = "The kettle sang and the candle burned while the kettle sang and the cand
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("who")
+def pages(folder: Path) -> dict[str, Path]:
     held = {"pair": pair(), "three": encoder_decoder(), "demo": av.capture(TEXT)}
     found = {name: write_page(folder, name, one, bits=16) for name, one in held.items()}
     found["norm"] = av.view(TEXT, quantity="norm", bits=16).save(folder / "norm.html")
@@ -30,7 +29,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def listed(page: Opened) -> list[tuple[str, str, str]]:
     """The heads as they are ranked, each with its weight (what follows ± too) and share in %."""
-    told = page.page.eval_on_selector_all("#who-list button", "all => all.map(b => b.textContent)")
+    told = page.all("#who-list button")
     number = r"<?[\d.]+(?: ± [\d.]+)?"
     return [re.fullmatch(rf"(\d+\.\d+) ({number}) ({number}) %", one).groups() for one in told]
 
@@ -53,9 +52,6 @@ def ranks(page: Opened, values: dict[str, float]) -> None:
     for name, weight, share in found:
         assert holds(weight, values[name]), (name, weight, values[name])
         assert holds(share, 100 * values[name] / total), (name, share)
-
-
-KEPT = [0, 1, 2, 3, 4, 6, 7, 8]
 
 
 @pytest.mark.parametrize("name", ["pair", "coarse"])
@@ -132,8 +128,7 @@ def test_tokens_of_text_and_lines_are_asked_about(shared: Opened, pages) -> None
     shared.go("view=lines&on=0.1&pin=k3")
     shared.press("h")
     assert re.search(r"who=k3(&|$)", shared.hash())
-    shared.page.select_option("#who-query", "8")
-    assert "who=q8k3" in shared.settle().hash()
+    assert "who=q8k3" in shared.choose("#who-query", "8").hash()
     assert len(listed(shared)) == 6
 
 
@@ -151,19 +146,6 @@ def test_a_card_and_a_small_map_ask_too(shared: Opened, pages) -> None:
     shared.page.mouse.move(box["x"] + 4.5 * side, box["y"] + 6.5 * side)
     shared.settle().press("h")
     assert "who=q6k4" in shared.hash()
-
-
-def tile(page: Opened, head: str, x: float, y: float) -> tuple[int, int, int]:
-    """The colour of a small map at a place in shares of its side."""
-    layer = int(head.split(".")[0])
-    row = page.page.locator("#overview-tiles .tiles").nth(layer)
-    row.locator("canvas").evaluate("canvas => { canvas.id = 'probe'; }")
-    left, top, side = row.locator(f"[data-head='{head}']").evaluate(
-        "b => [b.offsetLeft, b.offsetTop, b.offsetWidth]"
-    )
-    found = page.pixel("#probe", left + x * side, top + y * side)
-    row.locator("canvas").evaluate("canvas => { canvas.id = ''; }")
-    return found
 
 
 def test_small_maps_are_tinted_by_the_pair_and_marked_by_a_token(shared: Opened, pages) -> None:

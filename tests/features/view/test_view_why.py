@@ -42,8 +42,7 @@ def captures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def pages(captures: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("why")
+def pages(captures: dict[str, Any], folder: Path) -> dict[str, Path]:
     found = {name: write_page(folder, name, one) for name, one in captures.items()}
     return found | {"without": write_page(folder, "without", made(causal=True))}
 
@@ -116,15 +115,15 @@ def test_the_page_takes_weights_apart_as_the_record_does(
     for number_, head in enumerate(capture.terms):
         if number_ % 3 and name not in ("demo-gpt2",):
             continue
-        packed = pack_terms(
+        _, facts = pack_terms(
             capture.terms[head], capture.reach[head.site], np.asarray(capture[head])
         )
-        assert packed.error < 1e-3
+        assert facts["error"] < 1e-3
         T, S = capture[head].shape
         for query, key in ((min(q, T - 1), min(k, S - 1)) for q, k in CELLS):
             state = f"view=map&kind={head.site.kind}&on={head.name}&head={head.name}"
             shared.open(pages[name], f"{state}&why=q{query}k{key}")
-            agrees(shared, capture.why(head, query, key), packed.error)
+            agrees(shared, capture.why(head, query, key), facts["error"])
     rows = shared.page.eval_on_selector_all(
         ".why-row tbody tr", "all => all.map(r => [...r.cells].map(c => c.textContent))"
     )
@@ -148,11 +147,11 @@ def test_codes_say_how_far_they_move_weights() -> None:
         for reach in (KeyMask(), KeyMask(causal=True), KeyMask(bits=rng.random((1, 9, 9)) < 0.7)):
             allowed = reach.allowed(9, 9)[0]
             weights = terms.weights(allowed)
-            packed = pack_terms(terms, reach, weights)
-            assert packed.facts["bias"] == kind
-            assert 0 < packed.error < 1e-3
-            assert pack_terms(terms, reach, weights + 0.01).error > 0.009
-            assert len(packed.text) <= terms_bytes(terms) * 1.05 + 64
+            text, facts = pack_terms(terms, reach, weights)
+            assert facts["bias"] == kind
+            assert 0 < facts["error"] < 1e-3
+            assert pack_terms(terms, reach, weights + 0.01)[1]["error"] > 0.009
+            assert len(text) <= terms_bytes(terms) * 1.05 + 64
 
 
 def test_it_opens_by_pointer_and_by_keys(shared: Opened, captures, pages) -> None:

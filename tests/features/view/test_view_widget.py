@@ -54,8 +54,7 @@ def hosted(folder: Path, captures: Any, **state: Any) -> Path:
 
 
 @pytest.fixture(scope="module")
-def cell(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
-    folder = tmp_path_factory.mktemp("widget")
+def cell(browser: Any, folder: Path) -> Iterator[Opened]:
     captures = [made(3, 2, words(4), seed=1), made(3, 2, words(6, name="v"), seed=2)]
     with opened(browser) as found:
         path = hosted(folder, captures, head="1.2")

@@ -35,8 +35,7 @@ def report() -> Ablation:
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("worth")
+def page(folder: Path) -> Path:
     syntax = folder / f"{HOSTILE[0].replace('/', '')[:40]}.json"
     SYNTAX.save(syntax)
     logits = av.logits(TEXTS[0])
@@ -60,8 +59,7 @@ def strip(page: Opened, name: str) -> tuple[int, int, int]:
 def test_small_maps_are_tinted_by_the_effect(shared: Opened, page: Path, report) -> None:
     shared.open(page, "view=overview&tint=role")
     assert not shared.page.is_visible("#tint-legend")
-    shared.page.select_option("#tint", "ablate-effect")
-    shared.settle()
+    shared.choose("#tint", "ablate-effect")
     assert "tint" not in shared.hash()
     found = effects(report)
     top = max(abs(one.change) for one in found.values())
@@ -157,10 +155,9 @@ def test_heads_are_ranked_by_what_tints_them(shared: Opened, page: Path, report)
     shared.open(page, "view=overview&tint=role&sort=value")
     assert "sort=" not in shared.hash()  # roles have no values
     assert shared.page.is_disabled("#sorts [data-sort=value]")
-    shared.page.select_option("#tint", "ablate-effect")
-    shared.settle()
+    shared.choose("#tint", "ablate-effect")
     shared.click("#sorts [data-sort=value]")
-    order = shared.page.eval_on_selector_all(".tile", "all => all.map(one => one.dataset.head)")
+    order = shared.all(".tile", "dataset.head")
     found = effects(report)
     assert order == sorted(found, key=lambda name: -found[name].change)
     assert "sort=value" in shared.hash()
@@ -170,12 +167,10 @@ def test_heads_are_ranked_by_what_tints_them(shared: Opened, page: Path, report)
     shared.click("#sorts [data-sort=value]")  # the tiles had no width meanwhile
     assert shared.page.locator(tiles).first.bounding_box()["width"] == wide
     assert wide > 600
-    shared.page.select_option("#tint", "syntax-lead")
-    shared.settle()
+    shared.choose("#tint", "syntax-lead")
     titles = shared.page.locator(".row-title").all_inner_texts()
     assert titles[1] == "not measured (23)"
-    shared.page.select_option("#tint", "role")
-    shared.settle()
+    shared.choose("#tint", "role")
     assert shared.pressed("#sorts") == ["by layer"]
 
 
@@ -210,9 +205,7 @@ def test_heads_stand_by_the_weight_on_their_sink(shared: Opened, tmp_path: Path)
     text = "The keys to the cabinet are on the table because the keys to the cabinet were lost."
     scored = av.heads(text).heads
     shared.open(av.view(text).save(tmp_path / "sink.html"), "view=overview&tint=sink&sort=value")
-    names = shared.page.eval_on_selector_all(
-        "#overview-tiles .tile", "tiles => tiles.map(tile => tile.dataset.head)"
-    )
+    names = shared.all("#overview-tiles .tile", "dataset.head")
     ranked = sorted(scored, key=lambda one: -(one.scores["sink"].mean or 0.0))
     assert names == [one.head.name for one in ranked]
     (resting,) = [one for one in scored if one.head.name == "2.2"]
@@ -222,8 +215,7 @@ def test_heads_stand_by_the_weight_on_their_sink(shared: Opened, tmp_path: Path)
         in label
     )
     shared.go("view=card&head=2.2&on=2.2")
-    shared.page.click("[data-sink]")
-    shared.settle()
+    shared.click("[data-sink]")
     assert {"toward=1", f"pin=k{resting.sink}"} <= set(shared.hash().lstrip("#").split("&"))
     assert shared.page.is_visible("#view-text")
     assert shared.text("#text-said").startswith("·are is attended to by")

@@ -1,4 +1,4 @@
-import { byId, fill, make, say } from "./dom.js";
+import { byId, chip, fill, make, say } from "./dom.js";
 import { fixed } from "./numbers.js";
 import { allFacts, rolesText } from "./facts.js";
 import { legend } from "./legend.js";
@@ -49,9 +49,7 @@ export function drawRoles() {
   }
   const order = [...roles.entries()].sort(([a], [b]) => a.localeCompare(b));
   fill(byId("groups"), ...order.map(([name, { role, ids }]) => {
-    const chip = make("span", { class: "chip" });
-    chip.style.background = role.color;
-    const button = make("button", { type: "button", class: "role", "aria-pressed": "false", title: `switch ${ids.join(", ")} off or on` }, chip, `${name} ${ids.length}`);
+    const button = make("button", { type: "button", class: "role", "aria-pressed": "false", title: `switch ${ids.join(", ")} off or on` }, chip(role.color), `${name} ${ids.length}`);
     button.dataset.ids = ids.join();
     button.addEventListener("click", () => toggle(ids));
     return button;

@@ -1,4 +1,4 @@
-import { byId, fill, make, say } from "./dom.js";
+import { byId, chip, fill, make, say } from "./dom.js";
 import { factsOf } from "./facts.js";
 import { fixed } from "./numbers.js";
 import { normText, probability, scoreText, weightText } from "./digits.js";
@@ -217,9 +217,7 @@ function describe() {
     const id = line.dataset.listed || "";
     const [layer, number] = id.split(".").map(Number);
     const { said, role } = factsOf(id);
-    const chip = make("span", { class: "chip" });
-    chip.style.background = role ? role.color : "";
     line.setAttribute("aria-current", String(id === get().head));
-    fill(line, chip, make("b", {}, id), ` ${get().off.has(id) ? "off" : `writes ${normText(current.passage[layer].written[number])}`}; ${looksAt(current, id)}`, make("span", { class: "small" }, said));
+    fill(line, chip(role ? role.color : ""), make("b", {}, id), ` ${get().off.has(id) ? "off" : `writes ${normText(current.passage[layer].written[number])}`}; ${looksAt(current, id)}`, make("span", { class: "small" }, said));
   }
 }

@@ -1,5 +1,5 @@
 import { data, said } from "./data.js";
-import { fill, make, painted, say } from "./dom.js";
+import { arrow, fill, make, painted, say } from "./dom.js";
 import { figure, fixed, plural, signedText, wholePercent } from "./numbers.js";
 import { readable, ramp } from "./palette.js";
 import { get } from "./state.js";
@@ -137,8 +137,7 @@ export function decileParts(head) {
 
 /** Arrow keys, among the rows. @param {KeyboardEvent} event @param {HTMLElement[]} columns */
 function move(event, columns) {
-  const steps = /** @type {Record<string, [number, number]>} */ ({ ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] });
-  const step = steps[event.key];
+  const step = arrow(event);
   if (!step) return;
   const lists = columns.map((column) => [...column.querySelectorAll("button")]);
   const at = lists.findIndex((list) => list.includes(/** @type {HTMLButtonElement} */ (document.activeElement)));

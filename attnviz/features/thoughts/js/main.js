@@ -1,6 +1,7 @@
 // A trace sentence by sentence. Of the sentence that is pointed at or held: where it is read later, and what
 // moves without it; side by side, since they may differ.
 import { arcs } from "./arcs.js";
+import { bar, signedBar } from "./bars.js";
 import { byId, fill, make } from "./dom.js";
 import { startSaving } from "./download.js";
 import { startFrame } from "./frame.js";
@@ -29,18 +30,12 @@ function chosen() {
 
 /** A weight as a bar from the left. @param {number | null} value @param {number} most */
 function plain(value, most) {
-  const bar = make("i", {});
-  bar.style.width = `${value === null ? 0 : (100 * value) / most}%`;
-  return make("span", { class: "cell" }, make("span", { class: "plain" }, bar), make("span", {}, value === null ? "" : shown(value)));
+  return make("span", { class: "cell" }, bar((value ?? 0) / most), make("span", {}, value === null ? "" : shown(value)));
 }
 
 /** An effect as a bar from the middle. @param {number | null} value @param {number} most */
 function signed(value, most) {
-  const bar = make("i", { class: value !== null && value < 0 ? "less" : "more" });
-  const size = value === null ? 0 : (50 * Math.abs(value)) / most;
-  bar.style.width = `${size}%`;
-  bar.style.left = `${value !== null && value < 0 ? 50 - size : 50}%`;
-  return make("span", { class: "cell" }, make("span", { class: "signed" }, bar), make("span", {}, value === null ? "" : signedText(value)));
+  return make("span", { class: "cell" }, signedBar(value ?? 0, most), make("span", {}, value === null ? "" : signedText(value)));
 }
 
 /** What the answer loses where a sentence is written anew. @param {[number | null, string, boolean][]} all @param {number} n */

@@ -1,4 +1,4 @@
-import { byId, fill, make } from "./dom.js";
+import { byId, chip, fill, make } from "./dom.js";
 import { described, headsOf, itemOf, kindOf } from "./data.js";
 import { ink } from "./colors.js";
 import { saidOf } from "./panel.js";
@@ -16,11 +16,9 @@ import { saidOf } from "./panel.js";
  */
 export function caption(id, panel, state, text = "") {
   const chips = panel.layers.map((layer) => {
-    const chip = make("span", { class: "chip" });
-    chip.style.background = panel.layers.length > 1 ? layer.color : "transparent";
     const head = headsOf(state).find(({ title }) => title === layer.name);
     const roles = head ? described(head).split(", ").slice(1).join(", ") : "";
-    return make("span", { class: "head-name" }, panel.layers.length > 1 ? chip : "", layer.name,
+    return make("span", { class: "head-name" }, panel.layers.length > 1 ? chip(layer.color) : "", layer.name,
       make("span", { class: "head-roles" }, roles ? ` ${roles}` : ""));
   });
   const said = saidOf(panel, state);

@@ -1,4 +1,4 @@
-import { byId, fill, make } from "./dom.js";
+import { byId, chip, fill, make } from "./dom.js";
 import { fixed, thousands } from "./numbers.js";
 import { described, headsOf, isFolded, itemOf, kindOf, page, roleOf, sceneOf, signOf } from "./data.js";
 import { strongest } from "./groups.js";
@@ -50,10 +50,8 @@ function buildHeads(state) {
   for (const head of heads) counts.set(signOf(head), (counts.get(signOf(head)) || 0) + 1);
   const none = { name: "", color: "transparent", reason: "on this text" };
   const chips = [...page.roles, none].filter(({ name }) => counts.has(name)).map(({ name, color, reason }) => {
-    const dot = make("span", { class: "chip" });
-    dot.style.background = color;
     const title = `only heads that show ${name || "no role"}; ${reason}`;
-    return make("button", { type: "button", class: "role", "data-role": name, "aria-pressed": "false", title }, dot, `${name || "no role"} ${counts.get(name)}`);
+    return make("button", { type: "button", class: "role", "data-role": name, "aria-pressed": "false", title }, chip(color), `${name || "no role"} ${counts.get(name)}`);
   });
   fill(byId("roles"), ...chips);
 }

@@ -1,4 +1,4 @@
-import { byId, clamp, say } from "./dom.js";
+import { arrow, byId, clamp, say } from "./dom.js";
 import { described, headsOf, isFolded, page } from "./data.js";
 import { openHelp, startHelp } from "./help.js";
 import { get, MIXES, set, sortsOf, toggle, viewsOf } from "./store.js";
@@ -63,11 +63,6 @@ function moveHead(dx, dy) {
   go(next);
 }
 
-/** @param {string} name */
-function arrow(name) {
-  return { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[name];
-}
-
 /**
  * @template T
  * @param {T[]} list
@@ -80,7 +75,7 @@ function after(list, now) {
 /** @param {KeyboardEvent} event @param {View} view @returns {boolean} whether the key means something here */
 function pressed(event, view) {
   const state = get();
-  const way = arrow(event.key);
+  const way = arrow(event);
   if (way) {
     if (event.shiftKey) view.step?.(way[0], way[1]);
     else if (!/** @type {HTMLElement} */ (event.target).matches?.("select, input, [role=tab], #lines-frame")) moveHead(way[0], way[1]);
@@ -159,7 +154,7 @@ export function startKeys(current) {
     if (pressed(event, current())) event.preventDefault();
   });
   byId("tabs").addEventListener("keydown", (event) => {
-    const way = arrow(event.key);
+    const way = arrow(event);
     if (!way || event.shiftKey) return;
     const views = viewsOf(get());
     const view = views[clamp(views.indexOf(get().view) + way[0] + way[1], 0, views.length - 1)];

@@ -1,7 +1,8 @@
 import { byId, fill, make } from "./dom.js";
 import { plural } from "./numbers.js";
-import { described, firstOf, headsOf, isLoaded, kindOf, page, roleOf, several, signOf } from "./data.js";
+import { described, firstOf, headsOf, isLoaded, kindOf, page, several } from "./data.js";
 import { get, set } from "./store.js";
+import { entry, markCurrent, startRanking } from "./ranklist.js";
 import { readBeside } from "./second.js";
 import { axesOf } from "./panel.js";
 import { changes, wholeTexts } from "./changed.js";
@@ -39,20 +40,14 @@ async function rank(states, key) {
 }
 
 /** @param {[State, State]} states @param {Changed} changed @param {number} top */
-function entry(states, { head, value, said, row, largest, gained, lost }, top) {
-  const bar = make("span", { class: "who-part" });
-  bar.style.width = `${top > 0 ? (100 * value) / top : 0}%`;
-  const role = roleOf.get(signOf(head));
-  const chip = make("span", { class: "chip" });
-  chip.style.background = role ? role.color : "transparent";
+function entryOf(states, { head, value, said, row, largest, gained, lost }, top) {
   const [i, j] = [0, 1].map((n) => axesOf(states[n]).queries.named[row[n]]);
   const where = i === j ? i : `${i} / ${j}`;
   const roles = [...gained.map((name) => `+${name}`), ...lost.map((name) => `−${name}`)].join(" ");
   const title = `mean distance ${said}, largest ${largest} at ${where}${roles ? `; roles ${roles}` : ""}; ${described(head)}`;
   const most = `${roles ? `${roles}; ` : ""}${largest} at `;
   const label = `${head.name} ${said} ${most}${where}: mean and largest distance, ${described(head)}`;
-  return make("li", {}, make("button", { type: "button", "data-head": head.id, title, "aria-label": label },
-    bar, chip, make("strong", {}, head.name), ` ${said} `, make("span", { class: "soft" }, most, make("bdi", {}, where))));
+  return entry(head, top > 0 ? value / top : 0, title, label, ` ${said} `, make("span", { class: "soft" }, most, make("bdi", {}, where)));
 }
 
 /** @param {State[]} states @param {Changed[]} found */
@@ -71,16 +66,8 @@ function sentence([state], found) {
 function draw(state, states, found) {
   byId("most-said").textContent = found ? sentence(states, found) : "Measuring every head…";
   const top = found?.[0]?.value || 0;
-  fill(byId("most-list"), ...firstOf(state, found || []).map((one) => entry(states, one, top)));
-  markCurrent(state);
-}
-
-/** @param {State} state */
-function markCurrent(state) {
-  for (const button of byId("most-list").querySelectorAll("button")) {
-    if (button.dataset.head === state.head) button.setAttribute("aria-current", "true");
-    else button.removeAttribute("aria-current");
-  }
+  fill(byId("most-list"), ...firstOf(state, found || []).map((one) => entryOf(states, one, top)));
+  markCurrent("most-list");
 }
 
 /**
@@ -98,7 +85,7 @@ export function drawMost(state, comparison) {
   const sides = states.map((side) => [side.text, side.kind, kindOf(side).quantity, side.words]);
   const key = JSON.stringify(sides);
   if (kept.key === key) {
-    if (kept.ranked) markCurrent(state);
+    if (kept.ranked) markCurrent("most-list");
     return;
   }
   if (!states.every((side) => headsOf(side).every(({ site }) => isLoaded(site)))) return;
@@ -109,9 +96,8 @@ export function drawMost(state, comparison) {
 
 export function startMost() {
   byId("most-open").addEventListener("click", () => set({ most: !get().most }));
-  byId("most-list").addEventListener("click", (event) => {
-    const id = /** @type {HTMLElement} */ (event.target).closest("button")?.dataset.head;
+  startRanking("most-list", () => {
     const { head, text } = readBeside(get().beside);
-    if (id) set({ head: id, on: [id], ...(head ? { beside: `@${text}` } : {}) });
+    return head ? { beside: `@${text}` } : {};
   });
 }

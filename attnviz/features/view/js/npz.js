@@ -1,3 +1,5 @@
+import { crc32 } from "./pngchunks.js";
+
 /**
  * @typedef {object} NumpyArray an array as NumPy stores it
  * @property {string} descr its type: `<f4`, `<i8`, `|b1` or `<U12`
@@ -52,19 +54,6 @@ function npy({ descr, shape, bytes }) {
   out.set(header, 10);
   out.set(bytes, 10 + header.length);
   return out;
-}
-
-const table = Uint32Array.from({ length: 256 }, (_, byte) => {
-  let code = byte;
-  for (let bit = 0; bit < 8; bit++) code = code & 1 ? 0xedb88320 ^ (code >>> 1) : code >>> 1;
-  return code;
-});
-
-/** @param {Uint8Array} bytes */
-function crc32(bytes) {
-  let code = 0xffffffff;
-  for (let i = 0; i < bytes.length; i++) code = table[(code ^ bytes[i]) & 255] ^ (code >>> 8);
-  return (code ^ 0xffffffff) >>> 0;
 }
 
 /** Numbers of 2 or 4 bytes, little end first. @param {[number, number][]} fields size and value */

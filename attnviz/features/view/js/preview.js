@@ -1,4 +1,4 @@
-import { byId, capital, clamp, fill, make } from "./dom.js";
+import { byId, capital, chip, clamp, fill, make } from "./dom.js";
 import { headOf, isLoaded, roleOf } from "./data.js";
 import { get } from "./store.js";
 import { prepared } from "./painter.js";
@@ -22,11 +22,7 @@ export function preview(id, place, more = "") {
   const { colors, R, C } = tile(state, head, PREVIEW * (devicePixelRatio || 1));
   prepared(canvas, PREVIEW, PREVIEW).image(colors, R, C, 0, 0, PREVIEW, PREVIEW);
   fill(byId("preview-name"), make("strong", {}, capital(head.title)));
-  const lines = head.data.roles.map(({ name, said }) => {
-    const chip = make("span", { class: "chip" });
-    chip.style.background = roleOf.get(name)?.color || "transparent";
-    return make("div", {}, chip, said);
-  });
+  const lines = head.data.roles.map(({ name, said }) => make("div", {}, chip(roleOf.get(name)?.color), said));
   fill(byId("preview-roles"), ...(lines.length ? lines : ["no role"]), make("div", {}, valueSaid(state, head)), make("div", {}, more));
   box.hidden = false;
   const at = place.getBoundingClientRect();

@@ -1,7 +1,8 @@
-import { byId, fill, make } from "./dom.js";
+import { byId, chip, fill, make } from "./dom.js";
 import { decimalsOf, times, toDecimals, wholePercent } from "./numbers.js";
-import { allowedIn, described, firstOf, headsOf, isLoaded, itemOf, kindOf, page, roleOf, rowWeights, signOf } from "./data.js";
+import { allowedIn, described, firstOf, headsOf, isLoaded, itemOf, kindOf, page, rowWeights } from "./data.js";
 import { get, set } from "./store.js";
+import { entry, markCurrent, startRanking } from "./ranklist.js";
 
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").Head} Head */
@@ -147,23 +148,13 @@ function liftOf({ value, chance }) {
   return chance > 0 ? value / chance : 0;
 }
 
-/** @param {Share} share */
-function liftSaid(share) {
-  const lift = liftOf(share);
-  return times(lift);
-}
-
 /** @param {Share} share @param {number} decimals */
-function entry(share, decimals) {
+function entryOf(share, decimals) {
   const { head, low, value, high } = share;
-  const bar = make("span", { class: "who-part" });
-  bar.style.width = `${100 * Math.min(value, 1)}%`;
-  const role = roleOf.get(signOf(head));
-  const chip = make("span", { class: "chip" });
-  chip.style.background = role ? role.color : "transparent";
   const weight = toDecimals(low, value, high, decimals);
-  return make("li", {}, make("button", { type: "button", "data-head": head.id, title: described(head), "aria-label": `${head.name} ${weight}, ${liftSaid(share)} chance, ${described(head)}` },
-    bar, chip, make("strong", {}, head.name), ` ${weight} `, make("span", { class: "soft" }, liftSaid(share))));
+  const lift = times(liftOf(share));
+  const label = `${head.name} ${weight}, ${lift} chance, ${described(head)}`;
+  return entry(head, Math.min(value, 1), described(head), label, ` ${weight} `, make("span", { class: "soft" }, lift));
 }
 
 /** @param {State} state @param {Share[] | null} ranked */
@@ -198,10 +189,8 @@ export function drawSpans(state) {
     return [...new Set(named)].map((code) => {
       const part = partOf(code, axis);
       const uses = [code === from && side !== "to" ? "from" : "", code === to && side !== "from" ? "to" : ""].filter(Boolean);
-      const swatch = make("span", { class: "chip" });
-      swatch.style.background = part?.color || "transparent";
       return make("button", { type: "button", "data-part": code, "data-use": side, "aria-pressed": String(uses.length > 0) },
-        swatch, code === last ? "last token" : part?.name || code, uses.length ? make("span", { class: "use" }, ` ${uses.join(", ")}`) : "");
+        chip(part?.color || undefined), code === last ? "last token" : part?.name || code, uses.length ? make("span", { class: "use" }, ` ${uses.join(", ")}`) : "");
     });
   };
   const focused = /** @type {HTMLElement | null} */ (document.activeElement?.closest("#span-chips button"))?.dataset;
@@ -212,10 +201,8 @@ export function drawSpans(state) {
   const ranked = ranking(state);
   byId("span-said").textContent = sentence(state, ranked);
   const decimals = decimalsOf(ranked?.length ? Math.max(...ranked.map(({ value }) => value)) || 1 : 1, DIGITS);
-  fill(byId("span-list"), ...firstOf(state, ranked || []).map((one) => entry(one, decimals)));
-  for (const button of byId("span-list").querySelectorAll("button")) {
-    if (button.dataset.head === state.head) button.setAttribute("aria-current", "true");
-  }
+  fill(byId("span-list"), ...firstOf(state, ranked || []).map((one) => entryOf(one, decimals)));
+  markCurrent("span-list");
 }
 
 export function startSpans() {
@@ -237,10 +224,5 @@ export function startSpans() {
     input.reportValidity();
     if (fits) set({ spans: withPart(get().spans, `${first}-${last}`) });
   });
-  byId("span-list").addEventListener("click", (event) => {
-    const id = /** @type {HTMLElement} */ (event.target).closest("button")?.dataset.head;
-    if (!id) return;
-    const { view } = get();
-    set({ head: id, on: [id], view: view === "overview" ? "map" : view });
-  });
+  startRanking("span-list");
 }

@@ -1,4 +1,4 @@
-import { byId, clamp, fill, make } from "./dom.js";
+import { byId, chip, clamp, fill, make } from "./dom.js";
 
 /**
  * The box beside the pointer.
@@ -10,11 +10,8 @@ import { byId, clamp, fill, make } from "./dom.js";
  */
 export function showTip(title, lines, x, y, drawn) {
   const box = byId("tip");
-  fill(box, make("div", { class: "tip-title" }, title), ...lines.map(({ color, text, more }) => {
-    const chip = make("span", { class: "chip" });
-    if (color) chip.style.background = color;
-    return make("div", {}, color ? chip : "", make("strong", {}, text), more ? make("span", { class: "tip-more" }, ` ${more}`) : "");
-  }), drawn || "");
+  fill(box, make("div", { class: "tip-title" }, title), ...lines.map(({ color, text, more }) => make("div", {},
+    color ? chip(color) : "", make("strong", {}, text), more ? make("span", { class: "tip-more" }, ` ${more}`) : "")), drawn || "");
   box.hidden = false;
   const { offsetWidth: w, offsetHeight: h } = box;
   box.style.left = `${clamp(x + w > innerWidth - 6 ? x - w - 24 : x, 4, Math.max(4, innerWidth - w - 4))}px`;

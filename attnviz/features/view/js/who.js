@@ -1,6 +1,7 @@
 import { byId, fill, make } from "./dom.js";
-import { described, firstOf, kindOf, page, roleOf, several, signOf } from "./data.js";
+import { described, firstOf, kindOf, page, several } from "./data.js";
 import { get, set } from "./store.js";
+import { entry, markCurrent, startRanking } from "./ranklist.js";
 import { axesOf, nounOf, panelOf, saidOf } from "./panel.js";
 import { askedOf, asksPair, ranking } from "./rank.js";
 
@@ -32,14 +33,9 @@ export function ask(view) {
 }
 
 /** @param {Ranked} ranked @param {string} noun */
-function entry({ head, part, weight, share }, noun) {
-  const bar = make("span", { class: "who-part" });
-  bar.style.width = `${100 * part}%`;
-  const role = roleOf.get(signOf(head));
-  const chip = make("span", { class: "chip" });
-  chip.style.background = role ? role.color : "transparent";
-  return make("li", {}, make("button", { type: "button", "data-head": head.id, title: described(head), "aria-label": `${head.name} ${weight} ${share}: ${noun} and its share of all heads', ${described(head)}` },
-    bar, chip, make("strong", {}, head.name), ` ${weight} `, make("span", { class: "soft" }, share)));
+function entryOf({ head, part, weight, share }, noun) {
+  const label = `${head.name} ${weight} ${share}: ${noun} and its share of all heads', ${described(head)}`;
+  return entry(head, part, described(head), label, ` ${weight} `, make("span", { class: "soft" }, share));
 }
 
 /** @param {State} state */
@@ -94,12 +90,9 @@ export function drawWho(state) {
   const ranked = ranking(state);
   if (ranked !== listed || !ranked) {
     listed = ranked;
-    fill(byId("who-list"), ...firstOf(state, ranked || []).filter(() => ranked?.[0].value).map((one) => entry(one, nounOf(state))));
+    fill(byId("who-list"), ...firstOf(state, ranked || []).filter(() => ranked?.[0].value).map((one) => entryOf(one, nounOf(state))));
   }
-  for (const button of byId("who-list").querySelectorAll("button")) {
-    if (button.dataset.head === state.head) button.setAttribute("aria-current", "true");
-    else button.removeAttribute("aria-current");
-  }
+  markCurrent("who-list");
 }
 
 /** @param {() => import("./types.js").View} current the view that is open */
@@ -118,10 +111,5 @@ export function startWho(current) {
     const who = /** @type {HTMLElement} */ (event.target).closest("button")?.dataset.who;
     if (who) set({ who });
   });
-  byId("who-list").addEventListener("click", (event) => {
-    const id = /** @type {HTMLElement} */ (event.target).closest("button")?.dataset.head;
-    if (!id) return;
-    const { view } = get();
-    set({ head: id, on: [id], view: view === "overview" ? "map" : view });
-  });
+  startRanking("who-list");
 }

@@ -2,7 +2,7 @@
 // somebody has zoomed in.
 import { cells, first, resting, snapped, strongest, whole } from "./cells.js";
 import { colors, data, keptOf, KEYS, keys, LENGTH, queries, ROWS, tilesOf } from "./data.js";
-import { byId, clamp, fill, make, say } from "./dom.js";
+import { arrow, byId, clamp, fill, make, say } from "./dom.js";
 import { windowHeight } from "./embed.js";
 import { filed, shown, thousands, wholePercent } from "./numbers.js";
 import { startSaving } from "./download.js";
@@ -258,9 +258,9 @@ function pressed(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || !now) return;
   const { cell } = now.cells;
   const { row, key, side: wide } = state.part;
-  const moves = /** @type {Record<string, [number, number]>} */ ({ ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] });
-  if (event.key in moves) {
-    const [down, along] = moves[event.key];
+  const way = arrow(event);
+  if (way) {
+    const [along, down] = way;
     if (event.shiftKey) {
       set({ part: snapped({ row: row + (down * wide) / 4, key: key + (along * wide) / 4, side: wide }) });
     } else {
