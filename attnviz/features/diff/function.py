@@ -19,9 +19,8 @@ from attnviz.core.result import Figures, Result
 from attnviz.drawing.labels import counted
 from attnviz.drawing.renderable import Renderable
 from attnviz.errors import InputError, UsageError
-from attnviz.features.diff.result import Alignment, Diff, FigureChange, HeadChange
+from attnviz.features.diff.result import Alignment, Diff, DiffSettings, FigureChange, HeadChange
 from attnviz.features.diff.run import compare
-from attnviz.features.diff.settings import DiffSettings
 from attnviz.features.results import read
 from attnviz.files import handed, name_of
 from attnviz.models import recorded
@@ -202,7 +201,10 @@ def _two(before: Any, after: Any, model: ModelSettings, align: Alignment) -> Dif
         return compare_reports(results[0], results[1])
     if results[0] is not None or results[1] is not None:
         raise InputError(_unlike(*((before, after) if results[1] is None else (after, before))))
-    captures = [_capture(subject, model) for subject in (before, after)]
+    captures = [
+        recorded.load(Path(subject)) if is_file(subject) else capture(subject, model=model)
+        for subject in (before, after)
+    ]
     names = _names((before, after), captures)
     compared = compare([(captures[0], captures[1])], align, names)
     known = [model.identity if isinstance(subject, str | Prompt) and not is_file(subject) else {}
@@ -253,9 +255,3 @@ def _report(subject: object) -> Report | None:
     if not is_file(subject) or Path(str(subject)).suffix.lower() in RECORDED:
         return None
     return report(read(str(subject)), name_of(str(subject)))
-
-
-def _capture(subject: Any, model: ModelSettings) -> Capture:
-    if is_file(subject):
-        return recorded.load(Path(subject))
-    return capture(subject, model=model)
