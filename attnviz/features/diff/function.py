@@ -14,7 +14,6 @@ from attnviz.captures.settings import ModelSettings
 from attnviz.core.capture import Capture
 from attnviz.core.interface import interface
 from attnviz.core.prompt import Prompt
-from attnviz.core.record import Record
 from attnviz.core.result import Figures, Result
 from attnviz.drawing.labels import counted
 from attnviz.drawing.renderable import Renderable
@@ -33,13 +32,6 @@ class Report:
     name: str  # of its file, or what stands for it
     result: Result
     figures: Figures  # of its heads
-
-
-def report(result: Record, name: str) -> Report:
-    """Return a typed result as it is compared."""
-    if not isinstance(result, Result) or not isinstance(result, Renderable):
-        raise InputError(f"{name} holds no result about heads; give one that a command measured")
-    return Report(name, result, result.compared())
 
 
 def compare_reports(first: Report, second: Report) -> Diff:
@@ -250,8 +242,13 @@ def is_file(subject: object) -> bool:
 
 def _report(subject: object) -> Report | None:
     """Return a result, or what a file holds of one; None for anything else."""
+    result: object = subject
     if isinstance(subject, Result):
-        return report(subject, f"the {subject.command} result")
-    if not is_file(subject) or Path(str(subject)).suffix.lower() in RECORDED:
+        name = f"the {subject.command} result"
+    elif not is_file(subject) or Path(str(subject)).suffix.lower() in RECORDED:
         return None
-    return report(read(str(subject)), name_of(str(subject)))
+    else:
+        result, name = read(str(subject)), name_of(str(subject))
+    if not isinstance(result, Result) or not isinstance(result, Renderable):
+        raise InputError(f"{name} holds no result about heads; give one that a command measured")
+    return Report(name, result, result.compared())

@@ -35,7 +35,7 @@ from attnviz.drawing.palette import mix
 from attnviz.drawing.style import Style
 from attnviz.drawing.tables import Row
 from attnviz.drawing.terminal import Line
-from attnviz.features.flow.result import Flow, Followed, LayerFlow, Method, Order, rounded
+from attnviz.features.flow.result import Flow, Followed, LayerFlow, Method, Order
 
 LEVELS = (0.5, 0.2, 0.05)  # shares from which a line is three dots thick, two, and one without gaps
 PLAIN = "#=-."
@@ -485,7 +485,6 @@ def rows(report: Flow) -> list[Row]:
     names = [(kinds[n >= first], number(report, n), text) for n, text in enumerate(texts)]
     table: list[Row] = []
     traced = report.followed
-    total, weights = rounded(report.total), rounded(report.weights)
     for i, to in enumerate(names):
         if traced and traced.direction == "to" and i not in traced.positions:
             continue
@@ -493,7 +492,8 @@ def rows(report: Flow) -> list[Row]:
             if traced and traced.direction == "from" and j not in traced.positions:
                 continue
             if report.reach[i, j]:
-                values = (*to, *origin, total[i][j], weights[i][j])
+                shares = (float(table[i, j]) for table in (report.total, report.weights))
+                values = (*to, *origin, *map(labels.rounded, shares))
                 table.append(dict(zip(COLUMNS, values, strict=True)))
     return table
 

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -91,8 +91,7 @@ LEAST_MATCHED = 0.5
 """A control takes at least this share of the weight that is cut, or there is none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Knock:
+class Knock(NamedTuple):
     """One cut, in every text that has it."""
 
     rows: str  # names of the queries, ``keys`` of the keys
@@ -144,12 +143,7 @@ def judged(
     excesses = {number: changed(len(knocks) + n) for n, number in enumerate(against)}
     effects = tuple(
         records.CutEffect(
-            knock.rows,
-            knock.keys,
-            knock.kind,
-            knock.name,
-            knock.heads,
-            knock.layer,
+            *knock,
             float(np.nanmean(lost[:, number])),
             float(np.nanmean(base[:, number])),
             changed(number, tells=WORSE[metric] != 0),

@@ -213,7 +213,7 @@ class Study:
         runs = trials(chosen, settings.by, _places(self.pairs, settings))
         plan = self._plan(runs, at=settings.where, estimate=settings.estimate, fill=settings.fill)
         measured, partial = self._measured(plan)
-        names = shares.clusters([self.pairs[sums.number] for sums in measured])
+        names = self._names(measured)
         effects = shares.effects(runs, measured, settings.directions, names)
         return self._result(self.pairs, measured, effects=effects, partial=partial)
 
@@ -237,7 +237,7 @@ class Study:
             estimated = dict(zip(tried, by_path.tolist(), strict=True))
             tried = tuple(sorted(tried, key=lambda path: -abs(estimated[path]))[: settings.edges])
         measured, partial = self._measured(replace(plan, paths=tried))
-        names = shares.clusters([self.pairs[sums.number] for sums in measured])
+        names = self._names(measured)
         edges = shares.edges(tried, measured, settings.directions, names, estimated)
         return self._result(
             self.pairs, measured, edges=edges, estimated=len(estimated),
@@ -296,6 +296,12 @@ class Study:
             raise InputError("interrupted before anything was measured")
         return sorted(measured, key=lambda sums: sums.number), partial
 
+    def _names(self, measured: Sequence[PatchSums]) -> list[str]:
+        """Return what each pair counts with; InputError where no share can be taken."""
+        names = shares.clusters([self.pairs[sums.number] for sums in measured])
+        shares.check_gap(measured, names, self.metric)
+        return names
+
     def _result(
         self,
         pairs: Sequence[PreparedPair],
@@ -311,7 +317,6 @@ class Study:
         names = shares.clusters(pairs)
         held = all(pair.against is not None for pair in pairs)
         clean, corrupted = (shares.baseline(measured, names, side, held=held) for side in (0, 1))
-        shares.check_gap(measured, names, metric)
         return Patch(
             source=source.info,
             layout=source.layout,
