@@ -108,7 +108,9 @@ def _knockout_truth(arrays: Arrays) -> Any:
 def _knockout_held(arrays: Arrays, truth: Any, seed: int) -> Iterator[Held]:
     """Of heads that are cut, changes and what they are beyond those of controls."""
     changes, controls = (per_text(part, arrays[1]) for part in (arrays[0], arrays[2]))
-    values = np.stack([changes * 0 + 1, changes * 0 + 1, changes * 0, changes, controls], -1)
+    values = np.stack(
+        [changes * 0 + 1, changes * 0 + 1, changes * 0, changes, controls, changes * 0], -1
+    )
     knocks = [Knock("last", "all", "heads", str(n), ()) for n in range(changes.shape[1])]
     effects, _ = judged_cuts(knocks, values, _names(len(changes)), "loss", KnockoutSettings())
     parts = [effect.change for effect in effects] + [e.excess for e in effects if e.excess]

@@ -8,6 +8,7 @@ in terminal cells.
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -235,6 +236,12 @@ def times(score: Score) -> str:
     if score.lift is None:
         return "–"
     return f"{score.lift:.0f}×" if score.lift >= 9.95 else f"{score.lift:.1f}×"
+
+
+def known_decimals(low: float, high: float, least: int = 0) -> int:
+    """How many decimals of a number its interval leaves known, up to four."""
+    half = (high - low) / 2
+    return max(least, min(4, 1 - math.floor(math.log10(half)))) if half > 0 else 4
 
 
 def percent(share: float) -> str:

@@ -319,13 +319,9 @@ def _cut(optional: Sequence[Cut | None]) -> Cut:
     first = next(cut for cut in optional if cut is not None)
     idle = replace(first, heads=arrays.of(first.heads).xp.zeros_like(first.heads))
     cuts = [idle if cut is None else cut for cut in optional]
-    heads, rows, keys, instead, order = (
-        None if each_cuts[0] is None else _stacked(each_cuts)
-        for each_cuts in zip(
-            *((cut.heads, cut.rows, cut.keys, cut.instead, cut.order) for cut in cuts), strict=True
-        )
-    )
-    assert heads is not None
-    assert rows is not None
-    assert keys is not None
-    return Cut(heads, rows, keys, first.method, first.onward, instead, order)
+    parts: dict[str, Any] = {
+        name: _stacked([getattr(cut, name) for cut in cuts])
+        for name in ("heads", "rows", "keys", "instead", "order")
+        if getattr(first, name) is not None
+    }
+    return replace(first, **parts)

@@ -36,10 +36,10 @@ from attnviz.features.ablation.words import (
 
 def parts(result: Ablation, top: int | None = None) -> Iterator[RenderableType]:
     """Give the grid, the effects, the text or the curve where asked for, and one line of origin."""
-    yield EffectsGrid(result)
+    yield effects_grid(result)
     effects = result.ranked()
     ranked = effects[: rows_shown(len(effects), top)]
-    yield EffectsTable(result, ranked)
+    yield effects_table(result, ranked)
     if top is None and len(ranked) < len(effects):
         yield Line(f"the first {len(ranked)} of {len(effects):,}; a table has all of them", "dim")
     yield from kept_table(result, ranked)
@@ -59,63 +59,55 @@ def parts(result: Ablation, top: int | None = None) -> Iterator[RenderableType]:
     yield Line(closing(result), "dim")
 
 
-class EffectsGrid:
-    """A renderable: layers downwards, heads across, each with its effect."""
-
-    def __init__(self, report: Ablation) -> None:
-        self.report = report
-        self._alone = {e.heads[0]: e for e in report.effects if len(e.heads) == 1}
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw for this console; nothing where no head was ablated alone."""
-        if not self._alone:
-            return
-        end = most(self.report)
-        values = {head: effect.change for head, effect in self._alone.items()}
-        yield signed_grid(self.report.layout, values, end, -self.report.worse)
-        harm = "more" if self.report.worse > 0 else "less"
-        end_text = f", full colour at ±{end:.2g}" if coloured(console) else ""
-        caption = (
-            f"change of {self.report.metric} without the head ({self.report.methods[0]}); "
-            f"blue: worse ({harm}), the head helps; orange: better{end_text}"
-        )
-        yield Text(signs(caption, options.ascii_only), "dim")
-        yield Text("")
+@renderable
+def effects_grid(console: Console, options: ConsoleOptions, report: Ablation) -> RenderResult:
+    """Yield layers downwards, heads across, each with its effect; nothing without single heads."""
+    values = {head: effect.change for head, effect in report.single.items()}
+    if not values:
+        return
+    end = most(report)
+    yield signed_grid(report.layout, values, end, -report.worse)
+    harm = "more" if report.worse > 0 else "less"
+    end_text = f", full colour at ±{end:.2g}" if coloured(console) else ""
+    caption = (
+        f"change of {report.metric} without the head ({report.methods[0]}); "
+        f"blue: worse ({harm}), the head helps; orange: better{end_text}"
+    )
+    yield Text(signs(caption, options.ascii_only), "dim")
+    yield Text("")
 
 
-class EffectsTable:
-    """A renderable: a line for each group, without columns that a console has no room for."""
+@renderable
+def effects_table(
+    console: Console, options: ConsoleOptions, report: Ablation, effects: Sequence[Effect]
+) -> RenderResult:
+    """Yield a line for each group, without columns that a console has no room for."""
 
-    def __init__(self, report: Ablation, effects: Sequence[Effect]) -> None:
-        self.report, self.effects = report, effects
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw for this console."""
-        columns = _columns(self.report)
-        while sum(map(self._width, columns)) > options.max_width:
-            spare = [column for column in columns if column.spare]
-            if not spare:
-                break
-            columns.remove(max(spare, key=lambda column: column.spare))
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
-        for column in columns:
-            table.add_column(
-                column.title,
-                justify="left" if column.words else "right",
-                overflow="fold",
-                no_wrap=not column.words,
-            )
-        for effect in self.effects:
-            faint = effect.first.sure is not None and not (effect.verdict or effect.sure)
-            cells = [Text(column.cell(effect)) for column in columns]
-            table.add_row(*cells, style="dim" if faint else "")
-        yield table
-
-    def _width(self, column: _Column) -> int:
+    def width(column: _Column) -> int:
         """Of a column with what is beside it; words may wrap beyond some length."""
-        widest = max((cell_len(column.cell(effect)) for effect in self.effects), default=0)
+        widest = max((cell_len(column.cell(effect)) for effect in effects), default=0)
         room = min(widest, column.words) if column.words else widest
         return max(cell_len(column.title), room) + 3
+
+    columns = _columns(report)
+    while sum(map(width, columns)) > options.max_width:
+        spare = [column for column in columns if column.spare]
+        if not spare:
+            break
+        columns.remove(max(spare, key=lambda column: column.spare))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
+    for column in columns:
+        table.add_column(
+            column.title,
+            justify="left" if column.words else "right",
+            overflow="fold",
+            no_wrap=not column.words,
+        )
+    for effect in effects:
+        faint = effect.first.sure is not None and not (effect.verdict or effect.sure)
+        cells = [Text(column.cell(effect)) for column in columns]
+        table.add_row(*cells, style="dim" if faint else "")
+    yield table
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,23 +159,15 @@ def _columns(report: Ablation) -> list[_Column]:
             spare=1,
         ),
         _Column("mean", lambda effect: mean(effect.first) if report.texts > 1 else "", spare=4),
-        _Column("mean's share", share if "zero" in report.methods else _nothing, spare=3),
-        _Column("texts worse", worse if report.texts > 1 else _nothing, spare=5),
-        _Column(
-            "largest text",
-            (lambda effect: largest(effect.by)) if report.texts > 1 else _nothing,
-            spare=6,
-        ),
+        _Column("mean's share", lambda e: share(e) if "zero" in report.methods else "", spare=3),
+        _Column("texts worse", lambda e: worse(e) if report.texts > 1 else "", spare=5),
+        _Column("largest text", lambda e: largest(e.by) if report.texts > 1 else "", spare=6),
         _Column("of the stake", at_stake, spare=7),
         _Column("less one text", less_one),
         _Column("gradient", slope, spare=1),
         _Column("sum of single", members, spare=4),
     ]
     return [column for column in columns if any(column.cell(effect) for effect in report.effects)]
-
-
-def _nothing(_: Effect) -> str:
-    return ""
 
 
 def kept_table(report: Ablation, effects: Sequence[Effect]) -> Iterator[RenderableType]:
@@ -240,7 +224,9 @@ def text_by_position(
     yield Text(f"change at every token that is predicted, full colour at ±{end:.2g}", "dim")
     for effect in effects:
         line = Text(f"{effect.name}: ", "bold")
-        changes = _shifted(report, rows.get(effect.name, ()))
+        changes = rows.get(effect.name, ())
+        if report.metric == "loss" and "encoder" not in report.layout.kinds:
+            changes = (None, *changes[:-1])  # a causal model's is that of the next token
         for token, change in zip(report.tokens, changes, strict=True):
             text = visible(token, ascii_only=options.ascii_only)
             if change is None:
@@ -262,24 +248,8 @@ def closing(report: Ablation) -> str:
     return " · ".join(parts)
 
 
-def _shifted(report: Ablation, changes: Sequence[float | None]) -> Sequence[float | None]:
-    """Tell whose loss pays: a causal model's loss at a position is that of the next token."""
-    causal = report.metric == "loss" and "encoder" not in report.layout.kinds
-    return (None, *changes[:-1]) if causal else changes
-
-
-_CHANGE = (
-    "low",
-    "high",
-    "joint_low",
-    "joint_high",
-    "worse",
-    "sure",
-    "largest",
-    "mean",
-    "mean_low",
-    "mean_high",
-)
+_CHANGE = ("low", "high", "joint_low", "joint_high", "worse", "sure", "largest", "mean", "mean_low",
+           "mean_high")  # fmt: skip
 _OFTEN = ("often_worse", "often_better")
 _KEPT = ("rule", "change", "share", "low", "high", "null", "null_low", "null_high", "explains")
 _EFFECT = ("mean_share", "gradient", "signed", "does", "rests", "members")
@@ -293,25 +263,20 @@ def rows(result: Ablation) -> list[Row]:
 def _row(result: Ablation, effect: Effect) -> Row:
     heads = " ".join(result.layout.name(head) for head in effect.heads)
     row: Row = {"name": effect.name, "heads": heads, **which_head(result.layout, *effect.heads)}
-    row |= {"rank": effect.rank, "verdict": effect.verdict}
-    row |= {"effect": effect.change}
+    row |= {"rank": effect.rank, "verdict": effect.verdict, "effect": effect.change}
     row |= {name: getattr(effect.first, name) for name in _CHANGE}
     for name in _OFTEN:
         entry = getattr(effect.first, name)
         row |= {name: entry and entry.texts, f"{name}_least": entry and entry.least}
     row |= {name: getattr(effect, name) for name in _EFFECT}
     for change in effect.by:
-        row |= {f"{change.method}_{name}": value for name, value in _by(change).items()}
+        row[f"{change.method}_effect"] = change.change
+        for name in ("joint_low", "joint_high"):
+            row[f"{change.method}_{name}"] = getattr(change, name)
     for method in dict.fromkeys(ruled.method for e in result.effects for ruled in e.kept):
         entry = next((ruled for ruled in effect.kept if ruled.method == method), None)
         row |= {f"{method}_{name}": entry and getattr(entry, name) for name in _KEPT}
     return row
-
-
-def _by(change: Change) -> Row:
-    """Return what one method says."""
-    joint = {name: getattr(change, name) for name in ("joint_low", "joint_high")}
-    return {"effect": change.change, **joint}
 
 
 _GROUPS = 3
@@ -337,7 +302,11 @@ _VERDICTS = {
 def finding(result: Ablation, name: str) -> Finding:
     """Return what ablating each head costs."""
     changed = _CHANGED.get(result.metric, result.metric)
-    single = [effect for effect in result.ranked() if _single(result, effect)]
+    single = [
+        effect
+        for effect in result.ranked()
+        if [result.layout.name(head) for head in effect.heads] == [effect.name]
+    ]
     lines = {
         effect.name: list(_lines(result, effect, rank, len(single)))
         for rank, effect in enumerate(single, start=1)
@@ -367,11 +336,6 @@ def finding(result: Ablation, name: str) -> Finding:
     )
     method = _how(result, changed)
     return Finding.of("ablate", name, "Effect of ablating it", method, lines, measures)
-
-
-def _single(result: Ablation, effect: Effect) -> bool:
-    """Whether it is of one head, alone."""
-    return [result.layout.name(head) for head in effect.heads] == [effect.name]
 
 
 def _lines(result: Ablation, effect: Effect, rank: int, heads: int) -> Iterator[str]:

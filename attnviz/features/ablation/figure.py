@@ -23,9 +23,10 @@ _BAR = 0.21
 @picture
 def draw(report: Ablation, dpi: float) -> Figure:
     """Give the figure: the grid, the largest effects beside it, the curve below if there is one."""
-    layout, single = report.layout, any(len(effect.heads) == 1 for effect in report.effects)
+    layout, single = report.layout, report.single
     grid_wide, grid_high = grid_figure.signed_size(layout) if single else (0.0, 0.0)
-    listed = _listed(report)
+    largest = sorted(report.effects, key=lambda effect: -abs(effect.change))[:_LISTED]
+    listed = sorted(largest, key=lambda effect: -effect.change * report.worse)
     longest = max((len(_label(effect)) for effect in listed), default=0)
     names_wide = 0.35 + 0.062 * longest  # of digits and small letters at 7 points, generously
     bars_wide = 2.8
@@ -39,9 +40,13 @@ def draw(report: Ablation, dpi: float) -> Figure:
     figure = sheet.figure(top + body_high + curve_high + 0.25 + MARGIN)
     if single:
         axes = sheet.axes(MARGIN + left, top, grid_wide, grid_high)
-        values = {e.heads[0]: e.change for e in report.effects if len(e.heads) == 1}
-        judged = any(e.verdict for e in report.effects)
-        bold = {e.heads[0] for e in report.effects if _stands_out(e, judged)}
+        values = {head: effect.change for head, effect in single.items()}
+        judged = any(effect.verdict for effect in report.effects)
+        bold = {
+            head
+            for head, e in single.items()
+            if (e.verdict in ("needed", "better without") if judged else e.sure)
+        }
         meaning = "needed, or better without" if judged else "differs from 0"
         grid_figure.draw_signed(
             axes, layout, values, most(report), orange=-report.worse, bold=bold,
@@ -55,12 +60,6 @@ def draw(report: Ablation, dpi: float) -> Figure:
         inside = MARGIN + 0.55, y, width - 2 * MARGIN - 0.65, curve_high - 0.55
         _curve(sheet.axes(*inside), report)
     return figure
-
-
-def _listed(report: Ablation) -> list[Effect]:
-    """Return the effects that are shown one by one: the largest, whatever their sign."""
-    largest = sorted(report.effects, key=lambda effect: -abs(effect.change))[:_LISTED]
-    return sorted(largest, key=lambda effect: -effect.change * report.worse)
 
 
 def _bars(axes: Axes, report: Ablation, listed: Sequence[Effect]) -> None:
@@ -84,13 +83,6 @@ def _bars(axes: Axes, report: Ablation, listed: Sequence[Effect]) -> None:
         f"change of {report.metric} in {report.unit} (bars: {report.methods[0]}"
         f"{'; lines: joint 95 %' if lines else ''})",
     )
-
-
-def _stands_out(effect: Effect, judged: bool) -> bool:
-    """Whether a head's figure is bold: by its verdict, or without any by its interval."""
-    if len(effect.heads) > 1:
-        return False
-    return effect.verdict in ("needed", "better without") if judged else effect.sure
 
 
 def _curve(axes: Axes, report: Ablation) -> None:

@@ -46,6 +46,7 @@ MeanOver = Literal["positions", "tokens"]
 Fills = Mapping[Site, Array]
 """By layer, [H, d_v] or [B, T, H, d_v], as :class:`~attnviz.core.source.Gate` takes it."""
 
+_PARTS = ("sums", "counts", "norms")
 LEAST = 4
 """Means at a position are over so many texts at least; elsewhere stands that over all tokens."""
 
@@ -76,9 +77,8 @@ class Means:
 
     def __init__(self, over: MeanOver = "positions", least: int = LEAST) -> None:
         self._over, self._least = over, least
-        self._sums: dict[Site, Array] = {}
-        self._counts: dict[Site, Array] = {}
-        self._norms: dict[Site, Array] = {}
+        # sums [T, H, d_v], rows [T] and sums of norms [H]
+        self._layers: dict[Site, tuple[Array, Array, Array]] = {}
 
     def add(self, source: Source, batches: Sequence[Sequence[Inputs]]) -> None:
         """Take in batches of reference texts."""
@@ -106,20 +106,19 @@ class Means:
         return layers
 
     def _take(self, site: Site, sums: Array, counts: Array, norms: Array) -> None:
-        """Add to a layer's sums [T, H, d_v], rows [T] and sums of norms [H]."""
-        if site in self._sums:
-            sums = _padded_sum(self._sums[site], sums)
-            counts = _padded_sum(self._counts[site], counts)
-            norms = self._norms[site] + arrays.converted(norms, self._norms[site])
-        self._sums[site], self._counts[site], self._norms[site] = sums, counts, norms
+        """Add to what is known of a layer."""
+        if site in self._layers:
+            before = self._layers[site]
+            sums, counts = _padded_sum(before[0], sums), _padded_sum(before[1], counts)
+            norms = before[2] + arrays.converted(norms, before[2])
+        self._layers[site] = sums, counts, norms
 
     def to_arrays(self) -> dict[str, Array]:
         """All that they are made of, by name; :meth:`from_arrays` takes it back."""
-        parts = {"sums": self._sums, "counts": self._counts, "norms": self._norms}
         return {
             f"{name} {site.kind} {site.layer}": part
-            for name, by_site in parts.items()
-            for site, part in by_site.items()
+            for site, parts in self._layers.items()
+            for name, part in zip(_PARTS, parts, strict=True)
         }
 
     @classmethod
@@ -129,9 +128,8 @@ class Means:
         for name in parts:
             quantity, kind, layer = name.split()
             if quantity == "sums":
-                site = Site(cast("SiteKind", kind), int(layer))
-                counts, norms = (parts[f"{key} {kind} {layer}"] for key in ("counts", "norms"))
-                means._take(site, parts[name], counts, norms)
+                sums, counts, norms = (parts[f"{key} {kind} {layer}"] for key in _PARTS)
+                means._take(Site(cast("SiteKind", kind), int(layer)), sums, counts, norms)
         return means
 
     def fills(
@@ -139,9 +137,8 @@ class Means:
     ) -> dict[Site, Array]:
         """Get the means in float64, [1, T, H, d_v]; a view of one mean where positions share it."""
         means = {}
-        for site in self._sums if sites is None else sites:
-            sums = self._sums[site]
-            counts = self._counts[site]
+        for site in self._layers if sites is None else sites:
+            sums, counts, _ = self._layers[site]
             overall = sums.sum(0) / counts.sum()
             length, xp = lengths[site.kind], arrays.of(sums).xp
             if self._over == "tokens":
@@ -157,15 +154,15 @@ class Means:
         """How many positions have a mean of their own in layers of a kind."""
         if self._over == "tokens":
             return 0
-        counts = next((c for site, c in self._counts.items() if site.kind == kind), None)
+        counts = next((c for site, (_, c, _) in self._layers.items() if site.kind == kind), None)
         return 0 if counts is None else int((counts >= self._least).sum())
 
     def merged(self, other: Means) -> Means:
         """Return the means over the texts of both."""
         total = Means(self._over, self._least)
         for means in (self, other):
-            for site, sums in means._sums.items():
-                total._take(site, sums, means._counts[site], means._norms[site])
+            for site, parts in means._layers.items():
+                total._take(site, *parts)
         return total
 
     def shares(self, layout: Layout) -> dict[Head, float]:
@@ -175,8 +172,8 @@ class Means:
         outputs have no common direction.
         """
         steady = {}
-        wholes = {site: fetched([arrays.norm(sums.sum(0)), self._norms[site]])
-                  for site, sums in self._sums.items()}  # fmt: skip
+        wholes = {site: fetched([arrays.norm(sums.sum(0)), norms])
+                  for site, (sums, _, norms) in self._layers.items()}  # fmt: skip
         for head in layout:
             common, size = (float(norms[head.index]) for norms in wholes[head.site])
             steady[head] = common / size if size > 0 else 0.0

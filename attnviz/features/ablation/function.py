@@ -13,14 +13,13 @@ from attnviz.core.heads import Layout
 from attnviz.core.interface import interface
 from attnviz.core.prompt import Inputs
 from attnviz.core.settings import Parallel, Progress
-from attnviz.core.source import Source
 from attnviz.errors import UsageError
 from attnviz.features.ablation.fills import MATCHED, UNMATCHED
 from attnviz.features.ablation.result import Ablation
 from attnviz.features.ablation.ruled import read_trees
 from attnviz.features.ablation.run import Study, run
 from attnviz.features.ablation.settings import AblationSettings, is_file
-from attnviz.features.results import Attached, Roles, given_roles, read_evidence
+from attnviz.features.results import given_roles, read_evidence
 from attnviz.scoring.select import check_groups
 from attnviz.scoring.user_measures import Outputs, given_fill, given_metric
 
@@ -90,10 +89,8 @@ def ablate(
     if not (isinstance(reference, str | None) and reference in (None, MATCHED, UNMATCHED)):
         reference, model = prompts_of(reference, NO_MODEL, model)
     source = model.load(heads=there)
-    if settings.metric == "hidden":
-        source = light(source)
-    else:
-        source = answering(source, needed=settings.answer is not None)
+    needed = settings.answer is not None
+    source = light(source) if settings.metric == "hidden" else answering(source, needed=needed)
     study = Study(
         source,
         None if text is None else prepare_each(source, text),
@@ -103,8 +100,10 @@ def ablate(
         parallel,
         progress or (lambda stage, done, all_: None),
         tuple(groups or ()),
-        _annotated(beside, source, model),
+        given_roles(beside),
     )
+    for item in beside:
+        item.result.check_model(item.name, source.info, source.layout, model.identity)
     if groups is not None and len(study.groups) != len(study.texts or ()):
         raise UsageError(
             "{} groups for {} texts: give one for each text, or None",
@@ -120,13 +119,6 @@ def ablate(
     study.trees = {n: read_trees(n, source, model.identity) for n in names if is_file(n)}
     study.notes.extend(_written(study.texts or ()))
     return replace(run(study), identity=model.identity)
-
-
-def _annotated(several: Sequence[Attached], source: Source, model: ModelSettings) -> Roles:
-    """Roles that results about this model give its heads; UsageError for another model's."""
-    for item in several:
-        item.result.check_model(item.name, source.info, source.layout, model.identity)
-    return given_roles(several)
 
 
 def _written(texts: Sequence[Inputs]) -> tuple[str, ...]:

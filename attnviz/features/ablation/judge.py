@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -130,11 +130,6 @@ def rounding(source: Source, base: float, positions: int) -> float:
     """Return the size of a change that rounding alone makes."""
     unit = UNITS.get(source.info.dtype.split(".")[-1], UNITS["float32"])
     return ROUNDING * unit * max(1.0, abs(base)) / math.sqrt(max(positions, 1))
-
-
-def smallest_of_interest(settings: AblationSettings, metric: Metric, stake: float) -> float | None:
-    """Return the smallest effect of interest in the metric's unit, a share of what is at stake."""
-    return None if metric.compares else settings.smallest * abs(stake)
 
 
 def judged(
@@ -338,106 +333,85 @@ STEPS = 10
 """Heads are ranked again after every tenth of them."""
 
 
-def curve(
-    bench: Bench,
-    effects: Sequence[Effect],
-    summed: Summed,
-    parts: Parts,
-    clusters: Sequence[int],
-    settings: AblationSettings,
-    metric: Metric,
-    layout: Layout,
-    progress: Progress,
-) -> tuple[CurvePoint, ...]:
-    """Get the metric with more and more heads ablated, the least important first; by one method."""
-    single = {e.heads[0]: n for n, e in enumerate(effects) if len(e.heads) == 1}
-    if set(single) != set(layout):
-        raise UsageError(
-            "a curve ablates every head; leave out {select}", select=settings.select or ...
+@dataclass(frozen=True)
+class Curve:
+    """Takes heads away one after the other, the least important first, by one method."""
+
+    bench: Bench
+    parts: Parts
+    clusters: Sequence[int]
+    settings: AblationSettings
+    layout: Layout
+    progress: Progress
+
+    def points(self, effects: Sequence[Effect], summed: Summed) -> tuple[CurvePoint, ...]:
+        """Get the metric with more and more heads ablated, in every order."""
+        settings, layout, metric = self.settings, self.layout, self.bench.plan.metric
+        single = {e.heads[0]: n for n, e in enumerate(effects) if len(e.heads) == 1}
+        if set(single) != set(layout):
+            raise UsageError(
+                "a curve ablates every head; leave out {select}", select=settings.select or ...
+            )
+        criterion = "effect" if settings.order in (None, "remeasured") else settings.order
+        orders: dict[str, list[Head]] = {}
+        if criterion != "random":
+            half = summed.only(self.parts[0])
+            changes = estimates(half, settings.average).typical.center
+            slopes = np.abs(half.gradients).mean(0) if criterion == "gradient" else None
+            index = {head: number for number, head in enumerate(layout)}
+
+            def importance(head: Head) -> tuple[float, ...]:
+                cost = float(changes[single[head]]) * metric.worse
+                if slopes is not None:
+                    return (float(slopes[index[head]]),)
+                if criterion == "role":  # heads without a role first
+                    return (float(bool(effects[single[head]].does)), cost)
+                return (cost,)
+
+            orders[criterion] = sorted(layout, key=importance)
+        if settings.order == "remeasured":
+            orders["effect"] = self._remeasured(orders["effect"])
+        count = settings.random_orders
+        for number in range(max(1, count) if criterion == "random" else count):
+            order = list(layout)
+            random.Random(f"{settings.seed}/{number}").shuffle(order)
+            orders[f"random {number + 1}"] = order
+        return tuple(
+            point for name, order in orders.items() for point in self._in_order(name, order)
         )
-    criterion = "effect" if settings.order in (None, "remeasured") else settings.order
-    walk = _Walk(bench, parts, clusters, settings, progress)
-    heads = tuple(layout)
-    orders: dict[str, list[Head]] = {}
-    if criterion != "random":
-        half = summed.only(walk.chosen_on)
-        changes = estimates(half, settings.average).typical.center
-        slopes = np.abs(half.gradients).mean(0) if criterion == "gradient" else None
-        index = {head: number for number, head in enumerate(layout)}
 
-        def importance(head: Head) -> tuple[float, ...]:
-            cost = float(changes[single[head]]) * metric.worse
-            if slopes is not None:
-                return (float(slopes[index[head]]),)
-            if criterion == "role":  # heads without a role first
-                return (float(bool(effects[single[head]].does)), cost)
-            return (cost,)
-
-        orders[criterion] = sorted(heads, key=importance)
-    if settings.order == "remeasured":
-        orders["effect"] = walk.remeasured(orders["effect"], metric)
-    count = max(1, settings.random_orders) if criterion == "random" else settings.random_orders
-    for number in range(count):
-        order = list(heads)
-        random.Random(f"{settings.seed}/{number}").shuffle(order)
-        orders[f"random {number + 1}"] = order
-    points: list[CurvePoint] = []
-    for name, order in orders.items():
-        points += walk.points(name, order, layout)
-    return tuple(points)
-
-
-class _Walk:
-    """Takes heads away one after the other, on one half of the texts or the other."""
-
-    def __init__(
-        self,
-        bench: Bench,
-        parts: Parts,
-        clusters: Sequence[int],
-        settings: AblationSettings,
-        progress: Progress,
-    ) -> None:
-        self._bench, self._clusters, self._progress = bench, clusters, progress
-        self._average = settings.average
-        self.chosen_on, self.measured_on = parts
-
-    def remeasured(self, order: list[Head], metric: Metric) -> list[Head]:
+    def _remeasured(self, order: list[Head]) -> list[Head]:
         """Return the same, ranking what is left again after every tenth of the heads."""
         removed: list[Head] = []
-        queue = list(order)
+        queue, worse = list(order), self.bench.plan.metric.worse
         step = max(1, len(order) // STEPS)
         while queue:
             removed, queue = removed + queue[:step], queue[step:]
             if len(queue) > 1:
                 groups = [Group(f"{len(removed)}+{head.name}", (*removed, head)) for head in queue]
-                changes = self._estimates(groups, self.chosen_on, "ranking again")[0]
-                ranked = np.argsort(changes * metric.worse, kind="stable")
-                queue = [queue[n] for n in ranked]
+                changes = self._estimates(groups, self.parts[0], "ranking again").center
+                queue = [queue[n] for n in np.argsort(changes * worse, kind="stable")]
         return removed
 
-    def points(self, name: str, order: Sequence[Head], layout: Layout) -> list[CurvePoint]:
-        """Return the cost of an order."""
+    def _in_order(self, name: str, order: Sequence[Head]) -> Iterator[CurvePoint]:
+        """Yield the cost of an order."""
         groups = [Group(f"first {n}", tuple(order[:n])) for n in range(1, len(order) + 1)]
-        means, lows, highs = self._estimates(groups, self.measured_on, f"curve, {name}")
-        bounded = not np.isnan(lows).any()
+        typical = self._estimates(groups, self.parts[1], f"curve, {name}")
+        bounded = not np.isnan(typical.low).any()
         start = 0.0 if bounded else None
-        points = [CurvePoint(name, 0, "", 0.0, start, start)]
+        yield CurvePoint(name, 0, "", 0.0, start, start)
         for n, head in enumerate(order):
-            ends = (float(lows[n]), float(highs[n])) if bounded else (None, None)
-            points.append(CurvePoint(name, n + 1, layout.name(head), float(means[n]), *ends))
-        return points
+            center, *ends = map(float, (typical.center[n], typical.low[n], typical.high[n]))
+            low, high = ends if bounded else (None, None)
+            yield CurvePoint(name, n + 1, self.layout.name(head), center, low, high)
 
-    def _estimates(
-        self, groups: Sequence[Group], texts: Collection[int], stage: str
-    ) -> tuple[Floats, Floats, Floats]:
+    def _estimates(self, groups: Sequence[Group], texts: Collection[int], stage: str) -> Medians:
         measured: list[Measured] = []
-        total = sum(trial.text in texts for trial in self._bench.plan.trials)
-        for batch in self._bench.measure(groups, texts=texts, first_method=True):
+        total = sum(trial.text in texts for trial in self.bench.plan.trials)
+        for batch in self.bench.measure(groups, texts=texts, first_method=True):
             measured += batch
-            self._progress(stage, len(measured), total)
-        typical = estimates(Summed.of(measured, self._clusters), self._average).typical
-        return typical.center, typical.low, typical.high
+            self.progress(stage, len(measured), total)
+        return estimates(Summed.of(measured, self.clusters), self.settings.average).typical
 
 
 def order_parts(

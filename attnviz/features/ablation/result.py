@@ -289,6 +289,11 @@ class Ablation(Renderable, Result):
         """Whether the metric is how far the ablated model is from the full one."""
         return self.metric in DISTANCES or self.smallest is None
 
+    @property
+    def single(self) -> dict[Head, Effect]:
+        """The effects of heads that were ablated alone."""
+        return {effect.heads[0]: effect for effect in self.effects if len(effect.heads) == 1}
+
     def ranked(self) -> tuple[Effect, ...]:
         """Return the effects, the most harmful first; those that are no more than rounding last."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -23,15 +23,14 @@ from attnviz.errors import InputError, UsageError
 from attnviz.features.ablation import fills, measure
 from attnviz.features.ablation.fills import LEAST, Reference
 from attnviz.features.ablation.judge import (
+    Curve,
     Parts,
     Summed,
-    curve,
     described,
     judged,
     kept,
     order_parts,
     rounding,
-    smallest_of_interest,
 )
 from attnviz.features.ablation.measure import Bench, Floats, Loader, Measured, Plan, nearness
 from attnviz.features.ablation.result import Ablation, CurvePoint, Effect
@@ -89,7 +88,7 @@ def run(study: Study) -> Ablation:
     if not tested:
         raise InputError("no token to predict in these texts; give at least two words")
     texts = {trial.text: trial.inputs for trial in tested}
-    clusters = _clusters(study, tested)
+    clusters = _clusters(study, texts)
     fold = fills.halves(texts, clusters, settings.seed)
     plan = _plan(study, metric, tested, fold)
     inputs = list(texts.values())
@@ -108,7 +107,7 @@ def run(study: Study) -> Ablation:
         base, low, high = summed.mean_base()
         noise = rounding(source, base, int(summed.rows.sum()))
         stake = _stake(study, plan, summed, base)
-        smallest = smallest_of_interest(settings, metric, stake or base)
+        smallest = None if metric.compares else settings.smallest * abs(stake or base)
         near = nearness(source, plan, groups + roles)
         effects = judged(groups + roles, summed, settings, metric, noise, smallest, near)
         shares = {} if plan.reference is None else plan.reference.shares
@@ -116,10 +115,8 @@ def run(study: Study) -> Ablation:
         effects = described(effects, source, scores, slopes, shares)
         effects = kept(effects, everything, plan, noise, smallest)
         if parts is not None and not partial:
-            points = curve(
-                bench, effects, summed, parts, clusters, settings, metric, source.layout,
-                study.progress,
-            )  # fmt: skip
+            curve = Curve(bench, parts, clusters, settings, source.layout, study.progress)
+            points = curve.points(effects, summed)
     if metric.compares:  # but for rounding
         base, low, high = 0.0, None, None
     report = Ablation(
@@ -167,8 +164,9 @@ def loss_by_text(source: Source, texts: Sequence[Inputs]) -> Summed | None:
     tested = tuple(_trials(study, LOSS))
     if not tested:
         return None
-    clusters = _clusters(study, tested)
-    fold = fills.halves({t.text: t.inputs for t in tested}, clusters, study.settings.seed)
+    inputs = {trial.text: trial.inputs for trial in tested}
+    clusters = _clusters(study, inputs)
+    fold = fills.halves(inputs, clusters, study.settings.seed)
     with Bench(source, _plan(study, LOSS, tested, fold)) as bench:
         measured, partial = _measured(bench, every_head(source.layout), study.progress, "runs")
     if partial:
@@ -213,9 +211,9 @@ def _metric(study: Study) -> Metric:
             )
         trials.check_choice(source, metric.name)
         return metric
-    if labels is not None and len(labels.names) == 1:
-        return logit_difference(0, None)
     if labels is not None:
+        if len(labels.names) == 1:
+            return logit_difference(0, None)
         trials.check_choice(source, "kl")
         return KL
     if source.no_logits:
@@ -280,15 +278,16 @@ def _whole(study: Study, metric: Metric) -> Iterator[Trial]:
         yield from tested
 
 
-def _clusters(study: Study, tested: Sequence[Trial]) -> tuple[int, ...]:
+def _clusters(study: Study, texts: Collection[int]) -> tuple[int, ...]:
     """By the number of a text, what it belongs to: its group, or the first of its copies."""
     first: dict[Hashable, int] = {}
-    clusters = list(range(tested[-1].text + 1))
-    for number in dict.fromkeys(trial.text for trial in tested):
-        name = study.groups[number] if study.groups else None
-        identity = near_copy(study.texts[number]) if study.texts is not None else None
-        if name is not None or identity is not None:
-            clusters[number] = first.setdefault(identity if name is None else name, number)
+    clusters = list(range(max(texts) + 1))
+    for number in texts:
+        name: Hashable = study.groups[number] if study.groups else None
+        if name is None and study.texts is not None:
+            name = near_copy(study.texts[number])
+        if name is not None:
+            clusters[number] = first.setdefault(name, number)
     return tuple(clusters)
 
 
@@ -307,17 +306,6 @@ def _called(study: Study, number: int) -> str:
     group = study.groups[number] if study.groups else None
     words = study.texts[number].texts if study.texts is not None and group is None else ()
     return group or "\n".join(words) or str(number)
-
-
-def _same(study: Study, texts: Sequence[int], count: int) -> tuple[int, ...]:
-    """By the number of a text, the first of the same texts; ``count`` numbers in all."""
-    first: dict[Hashable, int] = {}
-    copies = list(range(count))
-    for number in texts:
-        identity = near_copy(study.texts[number]) if study.texts is not None else None
-        if identity is not None:
-            copies[number] = first.setdefault(identity, number)
-    return tuple(copies)
 
 
 def _plan(study: Study, metric: Metric, tested: tuple[Trial, ...], fold: Sequence[int]) -> Plan:
@@ -434,8 +422,7 @@ def _of_groups(study: Study, texts: Mapping[int, Inputs], fold: Sequence[int]) -
         )
     if not named:
         return None
-    copies = _same(study, tuple(texts), len(fold))
-    settings = study.settings
+    settings, copies = study.settings, _clusters(replace(study, groups=()), texts)
     pools = fills.same_group(
         study.source, texts, study.groups, copies, fold, settings.mean_over, settings.seed
     )

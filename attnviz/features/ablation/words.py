@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Sequence
 from statistics import median
 
 from attnviz.captures.trials import Trial
 from attnviz.core.split import EVERYTHING, HALVES
 from attnviz.drawing.grid import signed
-from attnviz.drawing.labels import counted, in_part, percent
+from attnviz.drawing.labels import counted, in_part, known_decimals, percent
 from attnviz.features.ablation.fills import LEAST, Reference
 from attnviz.features.ablation.result import LARGEST_SHARE, Ablation, Change, Effect, Kept
 from attnviz.statistics.clusters import FEW
@@ -25,19 +24,16 @@ _AVERAGES = {
 
 def most(report: Ablation) -> float:
     """Return the end of the scale: the largest effect of a single head."""
-    single = [abs(effect.change) for effect in report.effects if len(effect.heads) == 1]
-    return max(single or [abs(effect.change) for effect in report.effects], default=0.0)
+    effects = report.single.values() or report.effects
+    return max((abs(effect.change) for effect in effects), default=0.0)
 
 
 def measured(change: Change) -> str:
     """Return the change with the digits that its interval leaves known."""
-    if change.low is None or change.high is None:
+    low, high = change.low, change.high
+    if low is None or high is None or high <= low:
         return signed(change.change)
-    half = (change.high - change.low) / 2
-    if half <= 0:
-        return signed(change.change)
-    decimals = max(0, min(4, 1 - math.floor(math.log10(half))))
-    text = f"{change.change:+.{decimals}f}"
+    text = f"{change.change:+.{known_decimals(low, high)}f}"
     return "0" if float(text) == 0 else text
 
 
@@ -45,8 +41,7 @@ def interval(change: Change) -> str:
     """``6.1 to 6.6``, the interval that holds together with all others; empty for none."""
     if change.joint_low is None or change.joint_high is None:
         return ""
-    half = (change.joint_high - change.joint_low) / 2
-    decimals = max(0, min(4, 1 - math.floor(math.log10(half)))) if half > 0 else 4
+    decimals = known_decimals(change.joint_low, change.joint_high)
     return f"{change.joint_low:+.{decimals}f} to {change.joint_high:+.{decimals}f}"
 
 
@@ -339,10 +334,13 @@ def _tails(report: Ablation) -> Iterator[str]:
         if (change.largest or 0.0) > LARGEST_SHARE
     ]
     if dominated:
-        listed = _listed(
-            [f"{_percent(change.largest or 0.0)} of {effect.name} ({change.method})"
-             for effect, change in sorted(dominated, key=lambda item: not item[1].sure)]
-        )  # fmt: skip
+        ordered = sorted(dominated, key=lambda item: not item[1].sure)[:_NAMED]
+        listed = ", ".join(
+            f"{_percent(change.largest or 0.0)} of {effect.name} ({change.method})"
+            for effect, change in ordered
+        )
+        if len(dominated) > _NAMED:
+            listed += f", {len(dominated) - _NAMED} more"
         count = sum(len(effect.by) for effect in report.effects)
         yield (
             f"One text makes up more than {_percent(LARGEST_SHARE)} of {len(dominated)} of {count} "
@@ -361,11 +359,6 @@ def _halves(report: Ablation) -> str:
     if report.split != HALVES:
         return f"The curve's order was chosen on {report.split}, its cost is that on the others."
     return "The curve's order was chosen on one half of the texts, its cost is that on the other."
-
-
-def _listed(parts: Sequence[str]) -> str:
-    remainder = f", {len(parts) - _NAMED} more" if len(parts) > _NAMED else ""
-    return ", ".join(parts[:_NAMED]) + remainder
 
 
 def _percent(share: float) -> str:

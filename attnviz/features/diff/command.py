@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
@@ -16,10 +16,7 @@ from attnviz.cli.output import OUTPUT, Output, TableOptions
 from attnviz.core.settings import Settings, like, setting
 from attnviz.drawing.paper import Paper
 from attnviz.errors import UsageError
-from attnviz.features.diff.settings import DiffSettings
-
-if TYPE_CHECKING:
-    from attnviz.features.diff.result import Diff
+from attnviz.features.diff.result import Diff, DiffSettings
 
 
 @dataclass(frozen=True)
@@ -75,7 +72,6 @@ def diff(
       attnviz diff --other-model sample_inputs/lora
     """
     from attnviz.features.diff import function
-    from attnviz.features.diff.result import Diff
 
     output.check_written(Diff)
     if options.markdown and output.machine:
@@ -84,7 +80,9 @@ def diff(
     if (runs.before is None) == (runs.texts is None) and (runs.before is not None or not file_only):
         raise UsageError("give what to compare, or --texts FILE with --other-model MODEL")
     first: Any = runs.before
-    _say_files((runs.before, runs.after), output.quiet)
+    for text in dict.fromkeys((runs.before, runs.after)):
+        if not function.is_file(text):  # but perhaps one whose suffix is none of a result
+            say_file(text, output.quiet, "texts")
     if runs.texts is not None:
         first = list(TextsOptions(texts=runs.texts, limit=runs.limit).read_all(model))
         if any(path.suffix.lower() == ".html" for path in output.out or ()):
@@ -101,14 +99,6 @@ def diff(
         output.show(result, top)
     if options.fail_over is not None:
         _check(result, options.fail_over)
-
-
-def _say_files(texts: tuple[str | None, ...], quiet: bool) -> None:
-    """Note which texts are names of files whose suffix is none of a capture or a result."""
-    from attnviz.features.diff.function import is_file
-
-    for text in dict.fromkeys(text for text in texts if not is_file(text)):
-        say_file(text, quiet, "texts")
 
 
 def _check(result: Diff, limit: float) -> None:

@@ -14,14 +14,12 @@ from attnviz.captures.settings import ModelSettings
 from attnviz.core.capture import Capture
 from attnviz.core.interface import interface
 from attnviz.core.prompt import Prompt
-from attnviz.core.record import Record
 from attnviz.core.result import Figures, Result
 from attnviz.drawing.labels import counted
 from attnviz.drawing.renderable import Renderable
 from attnviz.errors import InputError, UsageError
-from attnviz.features.diff.result import Alignment, Diff, FigureChange, HeadChange
+from attnviz.features.diff.result import Alignment, Diff, DiffSettings, FigureChange, HeadChange
 from attnviz.features.diff.run import compare
-from attnviz.features.diff.settings import DiffSettings
 from attnviz.features.results import read
 from attnviz.files import handed, name_of
 from attnviz.models import recorded
@@ -34,13 +32,6 @@ class Report:
     name: str  # of its file, or what stands for it
     result: Result
     figures: Figures  # of its heads
-
-
-def report(result: Record, name: str) -> Report:
-    """Return a typed result as it is compared."""
-    if not isinstance(result, Result) or not isinstance(result, Renderable):
-        raise InputError(f"{name} holds no result about heads; give one that a command measured")
-    return Report(name, result, result.compared())
 
 
 def compare_reports(first: Report, second: Report) -> Diff:
@@ -202,7 +193,10 @@ def _two(before: Any, after: Any, model: ModelSettings, align: Alignment) -> Dif
         return compare_reports(results[0], results[1])
     if results[0] is not None or results[1] is not None:
         raise InputError(_unlike(*((before, after) if results[1] is None else (after, before))))
-    captures = [_capture(subject, model) for subject in (before, after)]
+    captures = [
+        recorded.load(Path(subject)) if is_file(subject) else capture(subject, model=model)
+        for subject in (before, after)
+    ]
     names = _names((before, after), captures)
     compared = compare([(captures[0], captures[1])], align, names)
     known = [model.identity if isinstance(subject, str | Prompt) and not is_file(subject) else {}
@@ -248,14 +242,13 @@ def is_file(subject: object) -> bool:
 
 def _report(subject: object) -> Report | None:
     """Return a result, or what a file holds of one; None for anything else."""
+    result: object = subject
     if isinstance(subject, Result):
-        return report(subject, f"the {subject.command} result")
-    if not is_file(subject) or Path(str(subject)).suffix.lower() in RECORDED:
+        name = f"the {subject.command} result"
+    elif not is_file(subject) or Path(str(subject)).suffix.lower() in RECORDED:
         return None
-    return report(read(str(subject)), name_of(str(subject)))
-
-
-def _capture(subject: Any, model: ModelSettings) -> Capture:
-    if is_file(subject):
-        return recorded.load(Path(subject))
-    return capture(subject, model=model)
+    else:
+        result, name = read(str(subject)), name_of(str(subject))
+    if not isinstance(result, Result) or not isinstance(result, Renderable):
+        raise InputError(f"{name} holds no result about heads; give one that a command measured")
+    return Report(name, result, result.compared())

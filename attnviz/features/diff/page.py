@@ -70,7 +70,9 @@ def _head(report: Diff, head: Head, change: dict[str, Any]) -> dict[str, Any]:
     if distance is not None:
         distance = {**distance, "token": visible(distance["token"])}
     rows, columns = report.maps[head].shape
-    changes = [{**figure, "unit": _unit(figure["name"])} for figure in change["changes"]]
+    mask = report.masked.get(head)
+    units = {name: "" if kind.unit == "share" else kind.unit for name, kind in SCORES.items()}
+    changes = [{**figure, "unit": units.get(figure["name"], "")} for figure in change["changes"]]
     return {
         **change,
         "changes": changes,
@@ -78,26 +80,15 @@ def _head(report: Diff, head: Head, change: dict[str, Any]) -> dict[str, Any]:
         "kind": head.site.kind,
         "rows": rows,
         "columns": columns,
-        "first": _packed(report.first[head]),
-        "change": _packed(report.maps[head]),
-        "masked": _bits(report.masked.get(head)),
+        "first": _base64(report.first[head].astype("<f4")),
+        "change": _base64(report.maps[head].astype("<f4")),
+        "masked": "" if mask is None else _base64(np.packbits(mask)),
     }
-
-
-def _unit(score: str) -> str:
-    """Of a score; empty for shares, and for figures of reports."""
-    kind = SCORES.get(score)
-    return "" if kind is None or kind.unit == "share" else kind.unit
-
-
-def _bits(mask: NDArray[np.bool_] | None) -> str:
-    """Base64 of packed bits; empty for none."""
-    return "" if mask is None else base64.b64encode(np.packbits(mask).tobytes()).decode("ascii")
 
 
 def _labels(sides: Sides) -> dict[str, list[str]]:
     return {"queries": list(token_labels(sides.queries)), "keys": list(token_labels(sides.keys))}
 
 
-def _packed(values: NDArray[np.floating[Any]]) -> str:
-    return base64.b64encode(np.ascontiguousarray(values, "<f4").tobytes()).decode("ascii")
+def _base64(values: NDArray[Any]) -> str:
+    return base64.b64encode(values.tobytes()).decode("ascii")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,7 +35,7 @@ from attnviz.drawing.palette import mix
 from attnviz.drawing.style import Style
 from attnviz.drawing.tables import Row
 from attnviz.drawing.terminal import Line
-from attnviz.features.flow.result import Flow, Followed, LayerFlow, Method, Order, rounded
+from attnviz.features.flow.result import Flow, Followed, LayerFlow, Method, Order
 
 LEVELS = (0.5, 0.2, 0.05)  # shares from which a line is three dots thick, two, and one without gaps
 PLAIN = "#=-."
@@ -350,7 +350,7 @@ def parts(report: Flow, style: Style = _STYLE) -> Iterator[RenderableType]:
         for sentence in beside(report):
             yield Line(sentence)
     yield ""
-    yield Lines(report)
+    yield lines(report)
     yield ""
     yield Line(formula(report), "dim")
     yield Line(closing(report), "dim")
@@ -366,65 +366,60 @@ def map_parts(report: Flow, style: Style) -> Iterator[RenderableType]:
         yield ""
 
 
-@dataclass(frozen=True)
-class Lines:
-    """A renderable: tokens downwards, layers to the right, lines as thick as shares."""
+@renderable
+def lines(console: Console, options: ConsoleOptions, report: Flow) -> RenderResult:
+    """Yield tokens downwards, layers to the right, lines as thick as shares.
 
-    report: Flow
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw for this console; layers and tokens that do not fit are merged or left out."""
-        report, plain, traced = self.report, options.ascii_only, self.report.followed
-        texts = [visible(text, ascii_only=plain) for text in report.tokens.texts]
-        figures = 5 * (traced is not None)
-        spare = options.max_width - figures - 2
-        label = min(max(map(cell_len, texts)), _LABEL, max(spare // 3, _LEAST_LABEL))
-        room = max(spare - 2 * label, _LEAST_STEP)
-        to = traced is not None and traced.direction == "to"
-        least = _WEAKEST if to else LEVELS[-1]
-        picture = drawing(report, columns=room // _LEAST_STEP, tokens=_MOST, least=least)
-        step = min(room // len(picture.columns), _LARGEST_STEP)
-        rows = {node: row for row, node in enumerate(picture.nodes)}
-        dots = Dots(len(rows), step * len(picture.columns), braille=not plain)
-        for line in picture.lines if traced else _strongest(picture.lines):
-            first = rows[line.before], line.column * step
-            dots.line(first, (rows[line.after], first[1] + step - 1), line.share)
-        pad = " " * (label + 1 + figures * to)
-        names = "".join(f"{name:^{step}}" for name in picture.columns)
-        yield Text(signs(pad + names.rstrip(), plain), "dim", no_wrap=True)
-        for row, node in enumerate(picture.nodes):
-            chosen = traced is not None and node in traced.positions
-            style = "bold" if chosen else ""
-            share = percent(float(picture.ends[node])).rjust(figures) if traced else ""
-            text = Text(no_wrap=True)
-            text.append(fit(texts[node], label, "right", ascii_only=plain), style)
-            text.append((share if to else "") + " ", "dim")
-            for column in range(dots.bits.shape[1]):
-                strength = float(dots.shares[row, column])
-                text.append(dots.character(row, column), _paint(console, strength))
-            text.append(" " + fit(texts[node], label, ascii_only=plain), style)
-            text.append("" if to else share, "dim")
-            text.rstrip()
-            yield text
-        yield Text(signs(self._legend(len(rows), to, plain), plain), "dim")
-
-    def _legend(self, listed: int, to: bool, plain: bool) -> str:
-        marks = [f"{mark} from {percent(least)}" for mark, least in zip(PLAIN if plain else
-                 ("thick", "two dots", "one"), LEVELS, strict=False)]  # fmt: skip
-        if to:
-            marks.append(f"{PLAIN[-1] if plain else 'dotted'} from {percent(_WEAKEST)}")
-        sentence = f"tokens downwards, layers →; {', '.join(marks)}"
-        if not self.report.followed:
-            sentence += "; of each position the strongest other token"
-        if listed < len(self.report.tokens):
-            sentence += f"; the {listed} tokens through which most goes"
-        return sentence
+    Layers and tokens that do not fit this console are merged or left out.
+    """
+    plain, traced = options.ascii_only, report.followed
+    texts = [visible(text, ascii_only=plain) for text in report.tokens.texts]
+    figures = 5 * (traced is not None)
+    spare = options.max_width - figures - 2
+    label = min(max(map(cell_len, texts)), _LABEL, max(spare // 3, _LEAST_LABEL))
+    room = max(spare - 2 * label, _LEAST_STEP)
+    to = traced is not None and traced.direction == "to"
+    least = _WEAKEST if to else LEVELS[-1]
+    picture = drawing(report, columns=room // _LEAST_STEP, tokens=_MOST, least=least)
+    step = min(room // len(picture.columns), _LARGEST_STEP)
+    rows = {node: row for row, node in enumerate(picture.nodes)}
+    dots = Dots(len(rows), step * len(picture.columns), braille=not plain)
+    strongest = {(line.column, line.after): line for line in picture.lines
+                 if line.before != line.after}  # fmt: skip
+    for line in picture.lines if traced else strongest.values():
+        first = rows[line.before], line.column * step
+        dots.line(first, (rows[line.after], first[1] + step - 1), line.share)
+    pad = " " * (label + 1 + figures * to)
+    names = "".join(f"{name:^{step}}" for name in picture.columns)
+    yield Text(signs(pad + names.rstrip(), plain), "dim", no_wrap=True)
+    for row, node in enumerate(picture.nodes):
+        chosen = traced is not None and node in traced.positions
+        style = "bold" if chosen else ""
+        share = percent(float(picture.ends[node])).rjust(figures) if traced else ""
+        text = Text(no_wrap=True)
+        text.append(fit(texts[node], label, "right", ascii_only=plain), style)
+        text.append((share if to else "") + " ", "dim")
+        for column in range(dots.bits.shape[1]):
+            strength = float(dots.shares[row, column])
+            text.append(dots.character(row, column), _paint(console, strength))
+        text.append(" " + fit(texts[node], label, ascii_only=plain), style)
+        text.append("" if to else share, "dim")
+        text.rstrip()
+        yield text
+    yield Text(signs(_legend(report, len(rows), to, plain), plain), "dim")
 
 
-def _strongest(lines: Sequence[FlowLine]) -> Iterator[FlowLine]:
-    """Of every position in every layer the strongest line from another token."""
-    last = {(line.column, line.after): line for line in lines if line.before != line.after}
-    yield from last.values()
+def _legend(report: Flow, listed: int, to: bool, plain: bool) -> str:
+    marks = [f"{mark} from {percent(least)}" for mark, least in zip(PLAIN if plain else
+             ("thick", "two dots", "one"), LEVELS, strict=False)]  # fmt: skip
+    if to:
+        marks.append(f"{PLAIN[-1] if plain else 'dotted'} from {percent(_WEAKEST)}")
+    sentence = f"tokens downwards, layers →; {', '.join(marks)}"
+    if not report.followed:
+        sentence += "; of each position the strongest other token"
+    if listed < len(report.tokens):
+        sentence += f"; the {listed} tokens through which most goes"
+    return sentence
 
 
 @renderable
@@ -486,12 +481,10 @@ def rows(report: Flow) -> list[Row]:
     mean weights. Where a token is followed there are only its own rows.
     """
     texts, first = report.tokens.texts, report.targets
-    names = [
-        (_side(n, first), n - first if n >= first else n, text) for n, text in enumerate(texts)
-    ]
+    kinds = ("source", "target") if first else ("text", "text")
+    names = [(kinds[n >= first], number(report, n), text) for n, text in enumerate(texts)]
     table: list[Row] = []
     traced = report.followed
-    total, weights = rounded(report.total), rounded(report.weights)
     for i, to in enumerate(names):
         if traced and traced.direction == "to" and i not in traced.positions:
             continue
@@ -499,13 +492,10 @@ def rows(report: Flow) -> list[Row]:
             if traced and traced.direction == "from" and j not in traced.positions:
                 continue
             if report.reach[i, j]:
-                values = (*to, *origin, total[i][j], weights[i][j])
+                shares = (float(table[i, j]) for table in (report.total, report.weights))
+                values = (*to, *origin, *map(labels.rounded, shares))
                 table.append(dict(zip(COLUMNS, values, strict=True)))
     return table
-
-
-def _side(node: int, first: int) -> str:
-    return "text" if not first else "target" if node >= first else "source"
 
 
 _NAMED = 3  # moves of a layer that are told

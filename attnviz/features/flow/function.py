@@ -17,31 +17,7 @@ from attnviz.core.settings import Progress
 from attnviz.core.source import ForwardRequest, Source
 from attnviz.errors import AttnvizWarning, InputError, ModelError, Setting, UsageError
 from attnviz.features.flow import stack
-from attnviz.features.flow.result import (
-    METHODS,
-    Direction,
-    Flow,
-    FlowSettings,
-    Followed,
-    Method,
-    Order,
-)
-from attnviz.features.flow.stack import (
-    AttentionShares,
-    Contributions,
-    MeanWeights,
-    Nodes,
-    check,
-    layers_of,
-    max_flow,
-    missing,
-    nodes,
-    order,
-    peak,
-    product,
-    reached,
-    steps,
-)
+from attnviz.features.flow.result import Direction, Flow, FlowSettings, Followed, Method, Order
 from attnviz.files import human_bytes
 from attnviz.models.limits import beyond
 from attnviz.scoring.observe import blocks, observe
@@ -49,7 +25,7 @@ from attnviz.scoring.observe import blocks, observe
 _SOURCE, _TARGET = SITE_PREFIX["encoder"] + ":", SITE_PREFIX["decoder"] + ":"
 
 
-def named(direction: Direction, token: str, all_nodes: Nodes) -> Followed:
+def named(direction: Direction, token: str, all_nodes: stack.Nodes) -> Followed:
     """Find a token."""
     source, target = range(all_nodes.targets), range(all_nodes.targets, len(all_nodes))
     sides = [target, source] if direction == "to" else [source, target]
@@ -76,27 +52,27 @@ _MEANING = (
 def run(
     source: Source,
     inputs: Inputs,
-    method: str | None = None,
+    method: Method | None = None,
     progress: Progress = lambda stage, count, total: None,
 ) -> Flow:
     """Run a text and report its flow."""
-    unknown = missing(source) if method in (None, "alti") else ""
+    unknown = stack.missing(source) if method in (None, "alti") else ""
     if unknown and method == "alti":
         raise ModelError(f"ALTI needs the vectors that attention moves, and {unknown}; use rollout")
-    chosen = _checked(method or ("rollout" if unknown else "alti"))
+    chosen: Method = method or ("rollout" if unknown else "alti")
     tokens = _nodes(inputs, source.layout, chosen)
-    means = MeanWeights(inputs, tokens, layers=chosen != "alti")
+    means = stack.MeanWeights(inputs, tokens, layers=chosen != "alti")
     norms: Order | None = None
     if chosen == "alti":
-        moved = Contributions(source, inputs, lambda count, total: progress("layers", count, total))
+        moved = stack.Contributions(
+            source, inputs, lambda count, total: progress("layers", count, total)
+        )
         source.forward([inputs], [means, moved], ForwardRequest(hidden=False, residuals=True))
-        shares, norms = moved.blocks, order(source)
+        shares, norms = moved.blocks, stack.order(source)
     else:
         observe(source, [inputs], means)
-        shares = _rolled(means)
-    report = _report(
-        source.info, source.layout, inputs, means, tokens, chosen, shares, norms, progress
-    )
+        shares = means.rolled()
+    report = _report(source.info, source.layout, means, chosen, shares, norms, progress)
     if unknown:
         note = f"Rollout instead of ALTI: {unknown}."
         report = replace(report, notes=(note, *report.notes))
@@ -105,12 +81,11 @@ def run(
 
 def run_recorded(
     capture: Capture,
-    method: str | None = None,
+    method: Method | None = None,
     progress: Progress = lambda stage, count, total: None,
 ) -> Flow:
     """Report the flow of attention that is there already; arguments as for :func:`run`."""
-    chosen = _checked(method or "rollout")
-    if chosen == "alti":
+    if method == "alti":
         raise UsageError(
             "ALTI needs the vectors that attention moves, but recorded attention has "
             "only weights; use rollout, or give the text and {model}",
@@ -128,33 +103,24 @@ def run_recorded(
             "through every head, so "
             "capture all of them"
         )
+    chosen: Method = method or "rollout"
     tokens = _nodes(capture.inputs, capture.layout, chosen)
-    means = MeanWeights(capture.inputs, tokens, layers=True)
+    means = stack.MeanWeights(capture.inputs, tokens, layers=True)
     for rows in blocks(capture):
         means.observe(rows)
-    return _report(
-        capture.source, capture.layout, capture.inputs, means, tokens, chosen, _rolled(means),
-        None, progress,
-    )  # fmt: skip
+    return _report(capture.source, capture.layout, means, chosen, means.rolled(), None, progress)
 
 
 def follow(report: Flow, direction: Direction, token: str) -> Flow:
     """Return the report with a token to follow."""
-    followed = named(direction, token, Nodes(report.tokens, report.targets))
+    followed = named(direction, token, stack.Nodes(report.tokens, report.targets))
     return replace(report, followed=followed)
 
 
-def _checked(method: str) -> Method:
-    for name in METHODS:
-        if method == name:
-            return name
-    raise UsageError(f"unknown method {method!r}: choose one of {', '.join(METHODS)}")
-
-
-def _nodes(inputs: Inputs, layout: Layout, method: Method) -> Nodes:
+def _nodes(inputs: Inputs, layout: Layout, method: Method) -> stack.Nodes:
     """Return the tokens, after checking that all their tables can be held."""
-    tokens = nodes(inputs)
-    needed = peak(len(tokens), len(layers_of(layout.sites)))
+    tokens = stack.nodes(inputs)
+    needed = stack.peak(len(tokens), len(stack.layers_of(layout.sites)))
     if over := beyond(needed):
         raise InputError(
             f"the flow of {len(tokens)} tokens through {len(layout.sites)} layers takes "
@@ -168,33 +134,27 @@ def _nodes(inputs: Inputs, layout: Layout, method: Method) -> Nodes:
             stacklevel=4,
         )
     if method == "max-flow":
-        check(len(tokens))
+        stack.check(len(tokens))
     return tokens
-
-
-def _rolled(means: MeanWeights) -> dict[Site, AttentionShares]:
-    """Rollout's shares of every layer."""
-    return {site: stack.block(means.weights.pop(site)) for site in list(means.weights)}
 
 
 def _report(
     info: SourceInfo,
     layout: Layout,
-    inputs: Inputs,
-    means: MeanWeights,
-    tokens: Nodes,
+    means: stack.MeanWeights,
     method: Method,
-    shares: dict[Site, AttentionShares],
+    shares: dict[Site, stack.AttentionShares],
     norms: Order | None,
     progress: Progress,
 ) -> Flow:
     """All layers together; what was kept of each is used up on the way."""
-    reach = reached(means.allowed, tokens)
-    layers = steps(shares, inputs, tokens)
+    tokens = means.tokens
+    reach = stack.reached(means.allowed, tokens)
+    layers = stack.steps(shares, means.inputs, tokens)
     if method == "max-flow":
-        total = max_flow(layers, lambda count, total: progress("max-flow", count, total))
+        total = stack.max_flow(layers, lambda count, total: progress("max-flow", count, total))
     else:
-        total = product(layers)
+        total = stack.product(layers)
     return Flow(
         source=info,
         layout=layout,
@@ -206,7 +166,7 @@ def _report(
         total=total,
         weights=means.mean(),
         reach=reach,
-        notes=(*inputs.notes, _MEANING),
+        notes=(*means.inputs.notes, _MEANING),
         texts=1,
     )
 
@@ -248,7 +208,7 @@ def flow(
         inputs = source.prepare(prompt)
         for direction, token in requested:
             if token is not None:
-                named(direction, str(token), nodes(inputs))  # now, not when all has run
+                named(direction, str(token), stack.nodes(inputs))  # now, not when all has run
         result = run(source, inputs, settings.method, tell)
         result = replace(result, identity=model.identity)
     for direction, token in requested:

@@ -6,9 +6,9 @@ target's where a model has two texts; L layers, the encoder's first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,6 @@ Order = Literal["pre", "post", "mixed"]
 METHODS: tuple[Method, ...] = ("alti", "rollout", "max-flow")
 
 Direction = Literal["to", "from"]
-
-_DIGITS = 6  # significant digits of a share in CSV: what float32 can tell
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,11 +155,6 @@ class Flow(Renderable, Result):
             arriving.append(arriving[-1] @ step.astype(np.float64))
         for step, later in zip(steps, reversed(arriving), strict=True):
             yield step * later[:, None]
-
-
-def rounded(rows: Sequence[NDArray[Any]] | NDArray[Any]) -> list[list[float]]:
-    """Shares in so many digits as are known."""
-    return [[float(f"{value:.{_DIGITS}g}") for value in row.tolist()] for row in rows]
 
 
 def _taken(table: NDArray[np.float64], traced: Followed) -> NDArray[np.float64]:

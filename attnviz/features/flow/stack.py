@@ -23,7 +23,6 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.source import Rows, Source
 from attnviz.core.threads import one_blas_thread
 from attnviz.core.tokens import Tokens
-from attnviz.core.weights import Normalization, Sublayer
 from attnviz.errors import InputError, ModelError
 from attnviz.features.flow.result import LayerFlow, Order
 
@@ -194,7 +193,7 @@ class MeanWeights:
     """
 
     def __init__(self, inputs: Inputs, tokens: Nodes, *, layers: bool) -> None:
-        self._inputs, self._all, self._layers = inputs, tokens, layers
+        self.inputs, self.tokens, self._layers = inputs, tokens, layers
         self._sum = np.zeros((len(tokens), len(tokens)))
         self._heads = np.zeros((len(tokens), 1))
         self.weights: dict[Site, NDArray[np.float32]] = {}
@@ -203,10 +202,10 @@ class MeanWeights:
     def observe(self, rows: Rows) -> None:
         """Take in one block of rows."""
         site = rows.site
-        sides = self._inputs.sides[site.kind]
+        sides = self.inputs.sides[site.kind]
         _, heads, count, width = rows.weights.shape
         shape = (len(sides.queries), len(sides.keys))
-        places = corner(site.kind, shape, self._all)
+        places = corner(site.kind, shape, self.tokens)
         if site not in self.allowed:
             self.allowed[site] = np.zeros(shape, np.bool_)
             if self._layers:
@@ -226,6 +225,10 @@ class MeanWeights:
         """Return the mean over all heads and layers of a query, [n, n]; to be taken once."""
         self._sum /= np.maximum(self._heads, 1)
         return self._sum
+
+    def rolled(self) -> dict[Site, AttentionShares]:
+        """Return rollout's shares of every layer; to be taken once."""
+        return {site: block(self.weights.pop(site)) for site in list(self.weights)}
 
 
 _UNIT = 1 << 30
@@ -324,7 +327,8 @@ class Contributions:
             self.blocks[site] = AttentionShares(
                 np.zeros(shape, np.float32), np.zeros(shape[0], np.float32)
             )
-        norm = norm_after(self._sublayers[site])
+        sublayer = self._sublayers[site]
+        norm = sublayer.norm if sublayer.order == "post" else None
         writes = Writes.of(rows, self._projections[site], residual=True, norm=norm)
         shares, residual = shares_of(writes)
         block = self.blocks[site]
@@ -333,11 +337,6 @@ class Contributions:
         block.shares[queries, keys] = to_numpy(shares[0])
         block.residual[queries] = to_numpy(residual[0])
         self._progress(len(self.blocks), len(self._projections))
-
-
-def norm_after(sublayer: Sublayer) -> Normalization | None:
-    """Return what a layer's sum goes through before it goes on."""
-    return sublayer.norm if sublayer.order == "post" else None
 
 
 def shares_of(writes: Writes) -> tuple[Array, Array]:

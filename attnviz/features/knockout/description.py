@@ -130,9 +130,8 @@ def _spans(result: Knockout) -> Table:
 
 def _matrix(result: Knockout, rows: Sequence[str], keys: Sequence[str]) -> Table:
     """Return the change with all heads cut, from the parts of the lines to those of the columns."""
-    scale = 100 if result.metric == "prob" else 1
-    unit = "points" if result.metric == "prob" else result.unit
-    table = table_of(f"{unit}: rows, keys", *(f">{_short(key)}" for key in keys))
+    scale = words.scale(result)
+    table = table_of(f"{words.unit(result)}: rows, keys", *(f">{_short(key)}" for key in keys))
     for row in rows:
         effects = [result.of(row, key, "all") for key in keys]
         cells = (f"{e[0].change.value * scale:+.2f}{_mark(e[0])}" if e else "" for e in effects)
@@ -149,7 +148,8 @@ def _grid(result: Knockout) -> Iterator[RenderableType]:
             if len(effect.heads) == 1
         }
         if len(values) > 1:
-            yield Line(f"{words.pair(pair)}, cut in single heads", "bold")
+            name = f"{visible(pair.rows)} to {visible(pair.keys)}"
+            yield Line(f"{name}, cut in single heads", "bold")
             largest = max(map(abs, values.values()))
             yield signed_grid(result.layout, values, largest, -result.worse or 1)
             return

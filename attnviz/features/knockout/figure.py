@@ -75,14 +75,6 @@ def _short(effect: CutEffect) -> str:
     return f"{effect.rows} to {effect.keys}{heads}{matched}"
 
 
-def _scale(result: Knockout) -> float:
-    return 100.0 if result.metric == "prob" else 1.0
-
-
-def _unit(result: Knockout) -> str:
-    return "points" if result.metric == "prob" else result.unit
-
-
 def _matrix(axes: Axes, result: Knockout, across: Sequence[str], beside: Sequence[str]) -> None:
     """Each pair with all heads cut."""
     rows, keys = words.axes(result)
@@ -90,16 +82,16 @@ def _matrix(axes: Axes, result: Knockout, across: Sequence[str], beside: Sequenc
     end = max((abs(effect.change.value) for effect in cuts), default=0.0)
     for effect in cuts:
         size = effect.change.value
-        text = signed(size * _scale(result), 2, 2) + words.MARK * bool(effect.judged.sure)
+        text = signed(size * words.scale(result), 2, 2) + words.MARK * bool(effect.judged.sure)
         paint = color(size, end, -(result.worse or 1), NONE)
         cell(axes, keys.index(effect.keys), rows.index(effect.rows), paint, text, 7)
     name_cells(axes, across, beside)
     legend = "; blue: worse without" if result.worse else ""
-    axes.set_xlabel(f"all heads, {_unit(result)}{legend}", fontsize=7)
+    axes.set_xlabel(f"all heads, {words.unit(result)}{legend}", fontsize=7)
 
 
 def _bars(axes: Axes, result: Knockout, listed: Sequence[CutEffect], names: Sequence[str]) -> None:
-    scale = _scale(result)
+    scale = words.scale(result)
     for n, effect in enumerate(listed):
         size = effect.change.value
         harm = size * result.worse > 0 or not result.worse
@@ -114,7 +106,7 @@ def _bars(axes: Axes, result: Knockout, listed: Sequence[CutEffect], names: Sequ
     axes.axvline(0, color=GREY, linewidth=0.5)
     lines = any(effect.change.joint_low is not None for effect in listed)
     below = "\n○: as much of other keys cut at random" if controls else ""
-    unit = f"change in {_unit(result)}{' (lines: joint 95 %)' if lines else ''}"
+    unit = f"change in {words.unit(result)}{' (lines: joint 95 %)' if lines else ''}"
     name_bars(axes, names, unit + below)
 
 
@@ -127,7 +119,7 @@ def _curved(result: Knockout) -> list[list[CutEffect]]:
 
 
 def _curves(axes: Axes, result: Knockout, curves: Sequence[Sequence[CutEffect]]) -> None:
-    scale = _scale(result)
+    scale = words.scale(result)
     around, dashed = f"layer around which layers are cut, {result.window} at a time", ""
     for curve, paint in zip(curves, _LINES, strict=False):
         x = [effect.layer or 0 for effect in curve]
@@ -144,4 +136,4 @@ def _curves(axes: Axes, result: Knockout, curves: Sequence[Sequence[CutEffect]])
             dashed = ";\ndashed: as much of other keys at random"
     axes.axhline(0, color=GREY, linewidth=0.5)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    name_axes(axes, around + dashed, _unit(result), fontsize=6.5)
+    name_axes(axes, around + dashed, words.unit(result), fontsize=6.5)

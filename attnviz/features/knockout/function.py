@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -39,7 +39,7 @@ from attnviz.features.knockout.texts import (
     tokens_of,
 )
 from attnviz.features.knockout.words import notes
-from attnviz.interventions.judge import SMALLEST, Estimated, Often, judge
+from attnviz.interventions.judge import SMALLEST, judge
 from attnviz.interventions.metrics import UNITS, WORSE, Metric
 from attnviz.scoring.observe import score_texts
 from attnviz.scoring.select import check_groups, read_groups, role_heads
@@ -91,8 +91,7 @@ LEAST_MATCHED = 0.5
 """A control takes at least this share of the weight that is cut, or there is none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Knock:
+class Knock(NamedTuple):
     """One cut, in every text that has it."""
 
     rows: str  # names of the queries, ``keys`` of the keys
@@ -110,12 +109,15 @@ def judged(
     metric: str,
     settings: KnockoutSettings,
 ) -> tuple[tuple[records.CutEffect, ...], int]:
-    """Judge every cut together, of ``values`` [texts, cuts, 5] with NaN for no such edge."""
-    control, changes = values[:, :, 4], values[:, :, 3]
-    matches = np.array([float(np.nanmean(values[:, number, 1])) for number in range(len(knocks))])
-    against = np.flatnonzero(matches >= LEAST_MATCHED) if settings.draws else np.empty(0, np.int64)
+    """Judge every cut together, of ``values`` [texts, cuts, 6]; NaN for no such edge.
+
+    The six are those of :class:`~attnviz.features.knockout.measure.Measured`.
+    """
+    lost, matched, base, changes, control, alone = values.transpose(2, 0, 1)
+    matches = [float(np.nanmean(of_cut)) for of_cut in matched.T]
+    against = [n for n, share in enumerate(matches) if settings.draws and share >= LEAST_MATCHED]
     columns = np.concatenate([changes, (changes - control)[:, against]], 1)
-    rounding = ROUNDING * np.maximum(1.0, np.nanmax(np.abs(values[:, :, 2]), 0, initial=0))
+    rounding = ROUNDING * np.maximum(1.0, np.nanmax(np.abs(base), 0, initial=0))
     rounding, present = np.concatenate([rounding, rounding[against]]), ~np.isnan(columns)
     family = judge(
         np.where(present, columns, 0.0),
@@ -124,53 +126,36 @@ def judged(
         rounding=rounding,
         size=present * rounding / ROUNDING,
     )
-    indices, effects = {int(number): len(knocks) + n for n, number in enumerate(against)}, []
-    size = SMALLEST * np.abs(np.nanmean(values[:, :, 2], 0)) * abs(WORSE[metric])
+    size = SMALLEST * np.abs(np.nanmean(base, 0)) * abs(WORSE[metric])
     often = family.often(np.concatenate([size, size[against]]))
-    for number, knock in enumerate(knocks):
-        lost, base = (float(np.nanmean(values[:, number, part])) for part in (0, 2))
-        index = indices.get(number)
-        excess = None if index is None else cut_change(family[index])
-        if excess is not None and index is not None:
-            excess = _counted(excess, often[index], metric)
-        effects.append(
-            records.CutEffect(
-                knock.rows,
-                knock.keys,
-                knock.kind,
-                knock.name,
-                knock.heads,
-                knock.layer,
-                lost,
-                base,
-                _counted(
-                    cut_change(family[number], tells=WORSE[metric] != 0), often[number], metric
-                ),
-                None if excess is None else float(np.nanmedian(control[:, number])),
-                float(matches[number]) if settings.draws else None,
-                excess,
-                int((~np.isnan(changes[:, number])).sum()),
-            )
+
+    def changed(column: int, *, tells: bool = True) -> records.CutChange:
+        """Return a change; ``tells`` whether a difference from 0 says anything."""
+        one, (worse, better) = (
+            family[column],
+            (often[column] or (None, None))[:: WORSE[metric] or 1],
         )
-    return tuple(effects), columns.shape[1]
+        return records.CutChange(
+            one.value, one.low, one.high, one.joint_low, one.joint_high,
+            one.sure if tells else None, one.mean, one.mean_low, one.mean_high, worse, better,
+        )  # fmt: skip
 
-
-def cut_change(one: Estimated, *, tells: bool = True) -> records.CutChange:
-    """One effect as results have it; ``tells`` whether a difference from 0 says anything."""
-    return records.CutChange(
-        one.value, one.low, one.high, one.joint_low, one.joint_high, one.sure if tells else None,
-        one.mean, one.mean_low, one.mean_high,
-    )  # fmt: skip
-
-
-def _counted(
-    change: records.CutChange, often: tuple[Often, Often] | None, metric: str
-) -> records.CutChange:
-    """Return a change with the texts in which it is of interest: up and down, by ``often``."""
-    if often is None:
-        return change
-    worse, better = often[:: WORSE[metric]]
-    return replace(change, often_worse=worse, often_better=better)
+    excesses = {number: changed(len(knocks) + n) for n, number in enumerate(against)}
+    effects = tuple(
+        records.CutEffect(
+            *knock,
+            float(np.nanmean(lost[:, number])),
+            float(np.nanmean(base[:, number])),
+            changed(number, tells=WORSE[metric] != 0),
+            float(np.nanmedian(control[:, number])) if number in excesses else None,
+            matches[number] if settings.draws else None,
+            excesses.get(number),
+            int(present[:, number].sum()),
+            float(alone[present[:, number], number].mean()),
+        )
+        for number, knock in enumerate(knocks)
+    )
+    return effects, columns.shape[1]
 
 
 _SHOWN = 60  # characters of a span that are kept
@@ -202,11 +187,10 @@ def run(
     metric = _metric(texts, settings, source)
     ready = list(_ready(source, texts, metric, settings))
     pairs = _pairs([text.inputs for text in ready], settings)
-    knocks, values, isolated, count = _measured(source, ready, pairs, settings, progress)
-    partial, ready = count < len(ready), ready[:count]
+    knocks, values = _measured(source, ready, pairs, settings, progress)
+    partial, ready = len(values) < len(ready), ready[: len(values)]
     names = [str(same_as(text.inputs) or number) for number, text in enumerate(ready)]
     effects, family = judged(knocks, values, names, metric, settings)
-    effects = tuple(replace(e, alone=a) for e, a in zip(effects, isolated, strict=True))
     answers = {(text.text.answer or "", text.text.against or "") for text in ready}
     answer, against = answers.pop() if len(answers) == 1 else ("", "")
     result = records.Knockout(
@@ -340,10 +324,9 @@ def _measured(
     pairs: Sequence[tuple[str, str]],
     settings: KnockoutSettings,
     progress: Progress,
-) -> tuple[list[Knock], Floats, list[float], int]:
-    """Measure every cut of each text [texts, cuts, 5], rows left alone by cut, and texts."""
+) -> tuple[list[Knock], Floats]:
+    """Measure every cut of each text, [texts, cuts, 6]; of those before an interruption."""
     groups = None if settings.select is None else _groups(source, ready, settings)
-    knocks: dict[Knock, None] = {}
     rows: list[dict[Knock, measure.Measured]] = []
     method = cast("CutMethod", "redirect" if settings.instead else settings.cut)
     try:
@@ -356,7 +339,6 @@ def _measured(
             }
             model = measure.whole(source, text.inputs, list(edges.values()), method)
             mine = list(_knocks(source, text, edges, groups, model, settings))
-            knocks |= dict.fromkeys(knock for knock, _ in mine)
             values = measure.measure(
                 source,
                 text.inputs,
@@ -372,6 +354,7 @@ def _measured(
     except KeyboardInterrupt:
         if not rows:
             raise InputError("interrupted before anything was measured") from None
+    knocks = dict.fromkeys(knock for row in rows for knock in row)
     if not knocks:
         listed = ", ".join(f"{row} to {key}" for row, key in pairs[:3])
         raise InputError(
@@ -380,18 +363,11 @@ def _measured(
             listed,
         )
     ordered = sorted(knocks, key=lambda knock: pairs.index((knock.rows, knock.keys)))
-    table = np.full((len(rows), len(ordered), 5), np.nan)
+    table = np.full((len(rows), len(ordered), len(measure.Measured._fields)), np.nan)
     for number, row in enumerate(rows):
         for column, knock in enumerate(ordered):
-            if (value := row.get(knock)) is not None:
-                control = sum(value.controls) / len(value.controls) if value.controls else math.nan
-                table[number, column] = (
-                    value.lost, value.matched, value.base, value.change, control
-                )  # fmt: skip
-    isolated = [
-        float(np.mean([row[knock].alone for row in rows if knock in row])) for knock in ordered
-    ]
-    return ordered, table, isolated, len(rows)
+            table[number, column] = row.get(knock, math.nan)
+    return ordered, table
 
 
 def _knocks(

@@ -5,10 +5,11 @@ Notation in shapes: H heads, T queries, S keys.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,36 +40,36 @@ class CutRun:
     metric: Metric
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(NamedTuple):
     """What one cut of a text did."""
 
     # mean share of the rows' weight that was cut, over rows and heads, in the whole model
     lost: float
     matched: float  # how much of that a control can take
-    alone: float  # share of the rows that the cut leaves with their own token alone
     base: float  # the metric of the whole model
     change: float  # of the metric
-    controls: tuple[float, ...]  # the changes of the random controls
+    control: float  # the mean change of the random controls; NaN for none
+    alone: float  # share of the rows that the cut leaves with their own token alone
+
+
+@dataclass(slots=True)
+class EdgeSums:
+    """The weight on edges of one layer, and rows that have no other key."""
+
+    lost: NDArray[np.float64]  # [H], the weight on them, a sum over rows that see any of the keys
+    # [H], as much of it as controls (:class:`~attnviz.core.source.Cut`) take from other keys
+    matched: NDArray[np.float64]
+    rows: int = 0  # how many rows see any of the keys
+    alone: int = 0  # how many of them see no other
+    themselves: int = 0  # how many see no other but their own token
 
 
 class EdgeWeights:
-    """An observer of the weight on edges, and of rows that have no other key.
-
-    Attributes:
-        lost: by edges and layer, [H]: the weight on them, a sum over rows that see any of the keys.
-        matched: as much of it as controls (:class:`~attnviz.core.source.Cut`) take from other keys.
-        rows: how many rows see any of the keys; of the last layer seen.
-        themselves: how many see no other but their own token, likewise.
-    """
+    """An observer of the weight on edges, in sums by edges and layer."""
 
     def __init__(self, edges: Sequence[Edges], method: CutMethod = "mask") -> None:
         self._edges, self._method = tuple(dict.fromkeys(edges)), method
-        self.lost: dict[tuple[Edges, Site], NDArray[np.float64]] = {}
-        self.matched: dict[tuple[Edges, Site], NDArray[np.float64]] = {}
-        self.rows: dict[tuple[Edges, Site], int] = {}
-        self.alone: dict[tuple[Edges, Site], int] = {}  # how many see no other, likewise
-        self.themselves: dict[tuple[Edges, Site], int] = {}
+        self.sums: dict[tuple[Edges, Site], EdgeSums] = {}
 
     def observe(self, rows: Rows) -> None:
         """Add up a block."""
@@ -78,9 +79,8 @@ class EdgeWeights:
                 continue
             mine = [n - rows.start for n in edges.rows if 0 <= n - rows.start < count]
             keys = [n - rows.key_start for n in edges.keys if 0 <= n - rows.key_start < width]
-            key = (edges, rows.site)
-            self.lost.setdefault(key, np.zeros(heads))
-            self.matched.setdefault(key, np.zeros(heads))
+            empty = EdgeSums(np.zeros(heads), np.zeros(heads))
+            sums = self.sums.setdefault((edges, rows.site), empty)
             if not mine or not keys:
                 continue
             weights = arrays.to_numpy(arrays.exact(rows.weights[0][:, mine]))  # [H, rows, s]
@@ -92,18 +92,18 @@ class EdgeWeights:
             sees = visible[:, keys].any(1)
             remaining = visible.copy()
             remaining[:, keys] = False
-            self.rows[key] = self.rows.get(key, 0) + int(sees.sum())
+            sums.rows += int(sees.sum())
             isolated = sees & ~remaining.any(1)
-            self.alone[key] = self.alone.get(key, 0) + int(isolated.sum())
+            sums.alone += int(isolated.sum())
             if edges.kind != "cross":
                 without_self = remaining.copy()
                 for number, row in enumerate(mine):
                     without_self[number, rows.start + row - rows.key_start] = False
                 isolated = sees & ~without_self.any(1)
-            self.themselves[key] = self.themselves.get(key, 0) + int(isolated.sum())
-            self.lost[key] += lost.sum(-1)
+            sums.themselves += int(isolated.sum())
+            sums.lost += lost.sum(-1)
             possible = self._possible(lost, total - lost, remaining.sum(1))
-            self.matched[key] += np.where(possible, lost, 0.0).sum(-1)
+            sums.matched += np.where(possible, lost, 0.0).sum(-1)
 
     def _possible(
         self, lost: NDArray[np.float64], available: NDArray[np.float64], count: NDArray[np.int64]
@@ -118,21 +118,21 @@ class EdgeWeights:
 
     def sees(self, edges: Edges, heads: Sequence[Head]) -> bool:
         """Whether any row sees any of the keys, in some layer of these heads."""
-        return any(self.rows.get((edges, head.site), 0) for head in heads)
+        return any(self.sums[edges, head.site].rows for head in heads)
 
     def without_others(self, edges: Edges, heads: Sequence[Head]) -> int:
         """How many rows see no other key, in the layer of these heads that has most of them."""
-        return max(self.alone.get((edges, head.site), 0) for head in heads)
+        return max(self.sums[edges, head.site].alone for head in heads)
 
     def shares(self, edges: Edges, heads: Sequence[Head]) -> tuple[float, float, float]:
         """Average the weight on edges, what has its match, and rows left with themselves."""
         lost, matched, count, isolated = 0.0, 0.0, 0, 0
         for head in heads:
-            key = (edges, head.site)
-            lost += float(self.lost[key][head.index])
-            matched += float(self.matched[key][head.index])
-            count += self.rows.get(key, 0)
-            isolated += self.themselves.get(key, 0)
+            sums = self.sums[edges, head.site]
+            lost += float(sums.lost[head.index])
+            matched += float(sums.matched[head.index])
+            count += sums.rows
+            isolated += sums.themselves
         return lost / max(count, 1), matched / lost if lost else 1.0, isolated / max(count, 1)
 
 
@@ -193,12 +193,12 @@ def measure(
             width=full.logits.shape[-1],
         )  # fmt: skip
         changes.append([value - before for value, before in zip(after, base, strict=True)])
-    return [
-        Measured(*model.weights.shares(run.edges, run.heads), base[n], cut, tuple(controls))
-        for n, (run, (cut, *controls)) in enumerate(
-            zip(runs, zip(*changes, strict=True), strict=True)
-        )
-    ]
+    measured = []
+    for run, before, (cut, *controls) in zip(runs, base, zip(*changes, strict=True), strict=True):
+        lost, matched, alone = model.weights.shares(run.edges, run.heads)
+        control = sum(controls) / len(controls) if controls else math.nan
+        measured.append(Measured(lost, matched, before, cut, control, alone))
+    return measured
 
 
 def cuts_of(

@@ -20,7 +20,7 @@ def page(result: Knockout) -> bytes:
         "title": title,
         "measured": words.measure(result),
         "closing": closing(result.source),
-        "unit": "points" if result.metric == "prob" else result.unit,
+        "unit": words.unit(result),
         "metric": words.metric(result),
         "worse": result.worse,
         "window": result.window or 0,
@@ -49,7 +49,7 @@ def page(result: Knockout) -> bytes:
 
 
 def _effect(result: Knockout, effect: CutEffect) -> dict[str, Any]:
-    scale = 100.0 if result.metric == "prob" else 1.0
+    scale = words.scale(result)
     return {
         "rows": effect.rows,
         "keys": effect.keys,

@@ -48,9 +48,14 @@ def keys(name: str) -> str:
     return _KEYS.get(name, quoted(name))
 
 
-def pair(effect: CutEffect) -> str:
-    """``last to subject``."""
-    return f"{visible(effect.rows)} to {visible(effect.keys)}"
+def scale(result: Knockout) -> float:
+    """By how much figures are multiplied: probabilities are in points."""
+    return 100.0 if result.metric == "prob" else 1.0
+
+
+def unit(result: Knockout) -> str:
+    """Return the unit of changes so multiplied."""
+    return "points" if result.metric == "prob" else result.unit
 
 
 def value(result: Knockout, number: float | None) -> str:
@@ -73,8 +78,7 @@ def ends(result: Knockout, change: CutChange | None) -> str:
     """Return the interval that holds with all others; empty where there is none."""
     if change is None or change.joint_low is None or change.joint_high is None:
         return ""
-    scale = 100 if result.metric == "prob" else 1
-    low, high = (signed(scale * end, 2) for end in (change.joint_low, change.joint_high))
+    low, high = (signed(scale(result) * end, 2) for end in (change.joint_low, change.joint_high))
     return f"{low} to {high}"
 
 
@@ -172,7 +176,8 @@ def sentence(result: Knockout, beside: bool = True) -> str:
 def measure(result: Knockout) -> str:
     """Return what was measured on what, in one line."""
     draws = f"{counted(result.draws, 'random control')} of each cut" if result.draws else ""
-    interval = _JOINT if _known(result) else ""
+    joint = any(effect.change.joint_low is not None for effect in result.effects)
+    interval = _JOINT if joint and holds("knockout: all at once", result.clusters) else ""
     parts = (
         f"{metric(result)}, {cut(result)}",
         counted(result.texts, "text"),
@@ -182,11 +187,6 @@ def measure(result: Knockout) -> str:
         ran_on(result.source),
     )
     return " · ".join(filter(None, parts)) + " · interrupted" * result.partial
-
-
-def _known(result: Knockout) -> bool:
-    joint = any(effect.change.joint_low is not None for effect in result.effects)
-    return joint and holds("knockout: all at once", result.clusters)
 
 
 def title(result: Knockout) -> str:

@@ -30,6 +30,7 @@ from attnviz.features.patch.measure import Floats, PatchPlan, PatchSums
 from attnviz.features.patch.pairs import PreparedPair
 from attnviz.features.patch.paths import Path
 from attnviz.features.patch.runs import batches
+from attnviz.features.patch.settings import PatchSettings
 from attnviz.features.patch.sweep import Patching, Target
 from attnviz.features.patch.words import not_done
 from attnviz.scoring.observe import observe, score_batch
@@ -206,7 +207,7 @@ def strong_links(
     often = np.zeros(len(paths))
     samples = _resamples(names, seed, len(circuits))
     for members, rows in zip(circuits, samples, strict=True):
-        inside = np.array([path.sender in members and _into(path, members) for path in paths])
+        inside = np.array([_is_within(path, members) for path in paths])
         often += inside & (importance(changes[rows], gaps[rows]) >= least)
     size = importance(changes, gaps)
     return {
@@ -214,11 +215,13 @@ def strong_links(
     }
 
 
-def _into(path: Path, members: Collection[Head]) -> bool:
-    """Whether a path leads to a member, or to the logits."""
-    return not path.receivers or any(head in members for head in path.receivers)
+def _is_within(path: Path, members: Collection[Head]) -> bool:
+    """Whether a path leads from a member to a member, or to the logits."""
+    to_member = any(head in members for head in path.receivers)
+    return path.sender in members and (to_member or not path.receivers)
 
 
+LEAST = 0.01  # share of the effect that an edge of a circuit restores or removes at least
 LONGEST = 96  # tokens of a prompt whose maps are kept
 
 Measure = Callable[[PatchPlan, str], list[PatchSums]]
@@ -226,66 +229,69 @@ Measure = Callable[[PatchPlan, str], list[PatchSums]]
 
 
 @dataclass(frozen=True)
+class Part:
+    """One of the two parts of the pairs."""
+
+    pairs: tuple[PreparedPair, ...]  # numbered anew
+    names: list[str]  # what each counts with
+
+    @classmethod
+    def of(cls, pairs: Sequence[PreparedPair], numbers: Sequence[int]) -> Part:
+        """Take the pairs with some numbers."""
+        chosen = tuple(replace(pairs[n], number=number) for number, n in enumerate(numbers))
+        return cls(chosen, shares.clusters(chosen))
+
+
+@dataclass(frozen=True)
 class Search:
     """What a circuit is looked for with."""
 
     source: Source  # the model
-    pairs: Sequence[PreparedPair]  # as it runs them
-    plan: PatchPlan  # what all runs share; its trials are every head alone
+    plan: PatchPlan  # what all runs share, with all pairs; its trials are every head alone
     shared: Mapping[Site, int]  # key heads by layer
     measure: Measure  # runs a plan
-    seed: int  # of halves, random circuits and resamples
+    settings: PatchSettings  # its size or the share that it keeps; the seed of all that is drawn
     split: str  # which pairs it is found on; ``values`` what a field says of their clusters
     values: Values
-    size: int | None  # heads of the circuit; None for the smallest one that is faithful enough
-    faithful: float  # the share of the gap that it keeps at least; as much over 1 is as far off
-    least: float  # share of an edge
 
-    def run(self) -> tuple[records.Circuit, list[PatchSums], tuple[records.PatchEffect, ...]]:
-        """Give the circuit, every head alone on the pairs that it was found on, and its effects."""
-        layout, seed = self.source.layout, self.seed
-        if self.size is not None and self.size > len(layout):
+    def run(self) -> tuple[Part, records.Circuit, list[PatchSums], tuple[records.PatchEffect, ...]]:
+        """Give the pairs that a circuit was found on, it, and every head alone on these pairs."""
+        layout, seed = self.source.layout, self.settings.seed
+        requested = self.settings.circuit_size
+        if requested is not None and requested > len(layout):
             raise UsageError(
                 "a circuit of {circuit} heads is more than the {} that there are",
                 len(layout),
-                circuit=self.size,
+                circuit=requested,
             )
-        names = shares.clusters(self.pairs)
-        split = halves(names, seed, self.split, self.values)
-        found_names = [names[n] for n in split.search]
-        judged_names = [names[n] for n in split.judged]
-        first = self._pairs(split.search)
-        unpatched = self._sets(split.search, [])
-        shares.gap(unpatched, found_names, self.plan.metric, self.source)
-        self._done(unpatched, found_names)
-        self._done(self._sets(split.judged, []), judged_names)
-        singles = self.measure(replace(self.plan, pairs=first), "heads")
+        pairs = self.plan.pairs
+        numbers = halves(shares.clusters(pairs), seed, self.split, self.values)
+        search, judged = (Part.of(pairs, part) for part in (numbers.search, numbers.judged))
+        unpatched = self._corrupted(search, [])
+        shares.check_gap(unpatched, search.names, self.plan.metric)
+        self._check_done(unpatched, search)
+        self._check_done(self._corrupted(judged, []), judged)
+        singles = self.measure(replace(self.plan, pairs=search.pairs), "heads")
         changes, gaps = shares.moved(singles, records.DIRECTIONS)
         order = ranked(changes, gaps, layout)
-        limit = min(CURVE, len(order)) if self.size is None else max(
-            min(CURVE, len(order)), self.size
-        )  # fmt: skip
+        limit = max(min(CURVE, len(order)), requested or 0)
         sets = [corrupted_outside(order[:n], layout) for n in range(limit + 1)]
-        curve_found = [share.share for share in self._faithful(split.search, sets, found_names)]
+        curve_found = [share.share for share in self._faithful(search, sets)]
         size, enough = self._size(curve_found)
         members = order[:size]
-        greedy = self._eliminated(split.search, order[: min(limit, max(2 * size, 8))], found_names)
-        scores, (full, empty) = self._judged(split, members, sets, greedy, judged_names)
-        means, means_over = self._means(first)
-        by_mean = self._by_mean(split, members, judged_names, means)
-        circuits = resampled(changes, gaps, found_names, layout, size, seed)
-        edges = self._links(split, members, circuits, found_names, judged_names)
-        effects = shares.effects(self.plan.trials, singles, records.DIRECTIONS, found_names)
+        greedy = self._eliminated(search, order[: min(limit, max(2 * size, 8))])
+        scores, (full, empty) = self._judged(judged, members, sets, greedy)
+        means, means_over = self._means(search)
+        by_mean = self._by_mean(judged, members, means)
+        circuits = resampled(changes, gaps, search.names, layout, size, seed)
+        links = self._links(search, judged, members, circuits)
+        effects = shares.effects(self.plan.trials, singles, records.DIRECTIONS, search.names)
         single = {
             head: (effect.denoise.share, effect.noise.share)
             for head, effect in zip(layout, effects, strict=True)
             if effect.denoise is not None and effect.noise is not None
         }
-        roles, patterns = self._described(first, members)
-        sizes = [
-            records.Size(n, None if not n else order[n - 1], share, curve_found[n])
-            for n, share in enumerate(scores["curve"])
-        ]
+        roles, patterns = self._described(search, members)
         circuit = records.Circuit(
             members=tuple(
                 records.Member(
@@ -295,40 +301,36 @@ class Search:
                 )
                 for n, head in enumerate(members)
             ),
-            links=tuple(
-                records.Link(edge, often)
-                for edge, often in sorted(edges, key=lambda pair: -abs(pair[0].first.share))
-            ),
+            links=links,
             split=self.split,
-            found_on=len(split.search),
-            judged_on=len(split.judged),
-            chosen="faithful" if self.size is None else "size",
+            found_on=len(search.pairs),
+            judged_on=len(judged.pairs),
+            chosen="faithful" if requested is None else "size",
             enough=enough,
             full=full,
             empty=empty,
-            faithful=scores["circuit"][0],
+            faithful=scores["curve"][size],
             faithful_mean=by_mean,
             complete=scores["complete"][0],
-            curve=tuple(sizes),
+            curve=tuple(
+                records.Size(n, None if not n else order[n - 1], share, curve_found[n])
+                for n, share in enumerate(scores["curve"])
+            ),
             greedy=records.Greedy(tuple(greedy), scores["greedy"][0]),
             random=tuple(score.share for score in scores["random"]),
             random_outside=tuple(score.share for score in scores["outside"]),
-            least=self.least,
+            least=LEAST,
             resamples=len(circuits),
             overlap=jaccard(members, circuits),
             means=means_over,
         )  # fmt: skip
-        return circuit, singles, effects
+        return search, circuit, singles, effects
 
-    def _pairs(self, numbers: Sequence[int]) -> tuple[PreparedPair, ...]:
-        """Return some of the pairs, numbered anew."""
-        return tuple(replace(self.pairs[n], number=number) for number, n in enumerate(numbers))
-
-    def _done(self, measured: Sequence[PatchSums], names: Sequence[str]) -> None:
+    def _check_done(self, measured: Sequence[PatchSums], part: Part) -> None:
         """Raise InputError where the model does not do the task on these pairs."""
         plan = self.plan
         held = all(pair.against is not None for pair in plan.pairs)
-        score = shares.baseline(measured, names, plan.metric, 0, held=held)
+        score = shares.baseline(measured, part.names, 0, held=held)
         if reason := not_done(score, plan.metric.name):
             raise InputError(
                 "there is no circuit to find: {} does not do this task on {} of its pairs ({}); "
@@ -341,67 +343,50 @@ class Search:
 
     def _size(self, curve: Sequence[float]) -> tuple[int, bool]:
         """Find the least size that is faithful enough, or that was asked for; and whether it is."""
-        if self.size is not None:
-            return self.size, True
-        size = smallest(curve, self.faithful)
+        if self.settings.circuit_size is not None:
+            return self.settings.circuit_size, True
+        size = smallest(curve, self.settings.faithful)
         return (len(curve) - 1, False) if size is None else (size, True)
 
-    def _eliminated(
-        self, numbers: Sequence[int], heads: Sequence[Head], names: Sequence[str]
-    ) -> list[Head]:
+    def _eliminated(self, part: Part, heads: Sequence[Head]) -> list[Head]:
         """Return a circuit by what heads do together, see :func:`eliminated`."""
-        layout = self.source.layout
+        layout, settings = self.source.layout, self.settings
 
         def faithful(sets: Sequence[Sequence[Head]]) -> list[float]:
             patchings = [corrupted_outside(heads, layout) for heads in ([], *sets)]
-            return [share.share for share in self._faithful(numbers, patchings, names)[1:]]
+            return [share.share for share in self._faithful(part, patchings)[1:]]
 
-        return eliminated(heads, faithful, self.faithful, self.size)
+        return eliminated(heads, faithful, settings.faithful, settings.circuit_size)
 
-    def _sets(
-        self,
-        numbers: Sequence[int],
-        sets: Sequence[Patching],
-        means: Mapping[Site, Floats] | None = None,
+    def _corrupted(
+        self, part: Part, sets: Sequence[Patching], means: Mapping[Site, Floats] | None = None
     ) -> list[PatchSums]:
         """Return the metric of pairs with sets of heads corrupted, or at their means."""
         plan = replace(
-            self.plan, pairs=self._pairs(numbers), trials=tuple(sets), directions=("noise",),
-            means=means,
-        )  # fmt: skip
+            self.plan, pairs=part.pairs, trials=tuple(sets), directions=("noise",), means=means
+        )
         return self.measure(plan, "circuits")
 
-    def _faithful(
-        self, numbers: Sequence[int], sets: Sequence[Patching], names: Sequence[str]
-    ) -> list[records.PatchShare]:
+    def _faithful(self, part: Part, sets: Sequence[Patching]) -> list[records.PatchShare]:
         """Faithfulness of sets, the first of which is the empty one."""
-        return faithfulness(self._sets(numbers, sets), names)
+        return faithfulness(self._corrupted(part, sets), part.names)
 
     def _by_mean(
-        self,
-        split: Halves,
-        members: Sequence[Head],
-        names: Sequence[str],
-        means: Mapping[Site, Floats],
+        self, part: Part, members: Sequence[Head], means: Mapping[Site, Floats]
     ) -> records.PatchShare | None:
         """Faithfulness with all other heads at their means over the first half's prompts."""
         sets = [corrupted_outside(heads, self.source.layout) for heads in ([], members)]
-        measured = self._sets(split.judged, sets, means)
-        if nothing(measured, names):
+        measured = self._corrupted(part, sets, means)
+        if nothing(measured, part.names):
             return None
-        return faithfulness(measured, names)[1]
+        return faithfulness(measured, part.names)[1]
 
     def _judged(
-        self,
-        split: Halves,
-        members: Sequence[Head],
-        sets: Sequence[Patching],
-        greedy: Sequence[Head],
-        names: Sequence[str],
+        self, part: Part, members: Sequence[Head], sets: Sequence[Patching], greedy: Sequence[Head]
     ) -> tuple[dict[str, list[records.PatchShare]], tuple[float, float]]:
         """Judge it, the outside, the greedy one, random ones and each member on the other half."""
-        layout, size, heads = self.source.layout, len(members), list(self.source.layout)
-        outside = [head for head in heads if head not in members]
+        layout, size, seed = self.source.layout, len(members), self.settings.seed
+        outside = [head for head in layout if head not in members]
         fewer = [[member for member in members if member != head] for head in members]
         named = {
             "curve": list(sets),
@@ -410,60 +395,56 @@ class Search:
         } | {
             name: [corrupted_outside(draw, layout) for draw in draws]
             for name, draws in (
-                ("random", random_sets(size, heads, self.seed)),
-                ("outside", random_sets(size, outside, self.seed)),
+                ("random", random_sets(size, list(layout), seed)),
+                ("outside", random_sets(size, outside, seed)),
                 ("minimal", fewer),
             )
         }
-        measured = self._sets(
-            split.judged, [patching for several in named.values() for patching in several]
+        measured = self._corrupted(
+            part, [patching for several in named.values() for patching in several]
         )
-        shares = iter(faithfulness(measured, names))
+        shares = iter(faithfulness(measured, part.names))
         scores = {name: list(islice(shares, len(several))) for name, several in named.items()}
         values = np.stack([sums.patched[0] for sums in measured])
         lost = values[:, size : size + 1] - values[:, -len(fewer) :]
-        scores["circuit"] = [scores["curve"][size]]
-        scores["minimal"] = faithfulness(measured, names, lost)
+        scores["minimal"] = faithfulness(measured, part.names, lost)
         full = float(np.mean([sums.clean for sums in measured]))
         return scores, (full, float(values[:, 0].mean()))
 
     def _links(
         self,
-        split: Halves,
+        search: Part,
+        judged: Part,
         members: Sequence[Head],
         circuits: Sequence[frozenset[Head]],
-        found_names: Sequence[str],
-        judged_names: Sequence[str],
-    ) -> list[tuple[records.PathEffect, float]]:
-        """Edges between members, chosen on one half and measured on the other."""
-        layout, between = self.source.layout, set(members)
-        tried = tuple(
-            path
-            for path in paths.every_path(layout, self.shared)
-            if path.sender in between and (not path.receivers or between & set(path.receivers))
-        )
+    ) -> tuple[records.Link, ...]:
+        """Edges between members, the strongest first, chosen on one half, measured on the other."""
+        candidates = paths.every_path(self.source.layout, self.shared)
+        tried = tuple(path for path in candidates if _is_within(path, members))
         plan = replace(self.plan, trials=(), paths=tried, mlps="free")
-        measured = self.measure(replace(plan, pairs=self._pairs(split.search)), "edges")
+        measured = self.measure(replace(plan, pairs=search.pairs), "edges")
         changes, gaps = shares.moved(measured, records.DIRECTIONS)
-        chosen = strong_links(tried, changes, gaps, found_names, circuits, self.least, self.seed)
+        chosen = strong_links(
+            tried, changes, gaps, search.names, circuits, LEAST, self.settings.seed
+        )
         if not chosen:
-            return []
-        links: tuple[Path, ...] = tuple(chosen)
-        plan = replace(plan, paths=links, pairs=self._pairs(split.judged))
-        judged = self.measure(plan, "edges")
-        edges = shares.edges(links, judged, records.DIRECTIONS, judged_names, {})
-        return list(zip(edges, chosen.values(), strict=True))
+            return ()
+        strong = tuple(chosen)
+        measured = self.measure(replace(plan, paths=strong, pairs=judged.pairs), "edges")
+        edges = shares.edges(strong, measured, records.DIRECTIONS, judged.names, {})
+        links = map(records.Link, edges, chosen.values())
+        return tuple(sorted(links, key=lambda link: -abs(link.edge.first.share)))
 
-    def _means(self, pairs: Sequence[PreparedPair]) -> tuple[dict[Site, Floats], str]:
+    def _means(self, part: Part) -> tuple[dict[Site, Floats], str]:
         """Mean outputs [T, H, d_v] over clean and corrupted prompts, and what they are over."""
-        longest = max(max(pair.lengths) for pair in self.pairs)
-        aligned = {length for pair in self.pairs for length in pair.lengths} == {longest}
+        lengths = {length for pair in self.plan.pairs for length in pair.lengths}
+        aligned, longest = len(lengths) == 1, max(lengths)
         sums: dict[Site, Floats] = {}
         count = 0
-        for numbers in batches(pairs, self.plan.tokens):
+        for numbers in batches(part.pairs, self.plan.tokens):
             for side in ("clean", "corrupted"):
                 activations = Activations(["z"], self.source.layout.sites)
-                batch = [getattr(pairs[n], side) for n in numbers]
+                batch = [getattr(part.pairs[n], side) for n in numbers]
                 observe(self.source, batch, activations)
                 for site, z in activations.values["z"].items():
                     total = arrays.doubles(z).sum(0).swapaxes(0, 1)  # [T, H, d_v]
@@ -477,15 +458,14 @@ class Search:
         return means, "positions" if aligned else "tokens"
 
     def _described(
-        self, pairs: Sequence[PreparedPair], members: Sequence[Head]
+        self, part: Part, members: Sequence[Head]
     ) -> tuple[dict[Head, str], dict[Head, tuple[tuple[float, ...], ...]]]:
         """Return what members do on the clean prompts, and their maps on the first."""
-        batch = [pair.clean for pair in pairs]
-        observer = score_batch(self.source, batch)
+        observer = score_batch(self.source, [pair.clean for pair in part.pairs])
         roles = {
             scored.head: scored.does.name for scored in observer.result() if scored.does is not None
         }
-        example = self.pairs[0].clean
+        example = self.plan.pairs[0].clean
         if example.length > LONGEST:
             return roles, {}
         activations = Activations(["pattern"], {head.site for head in members})

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich import box
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
 from attnviz.core.heads import Head
 from attnviz.core.result import Figures, Finding, Measure
-from attnviz.drawing.console import coloured, table_of
+from attnviz.drawing.console import coloured, renderable, table_of
 from attnviz.drawing.grid import on_terminal, signed, signed_grid
 from attnviz.drawing.labels import signs, visible
 from attnviz.drawing.tables import HEAD, Row, which_head
@@ -25,6 +25,7 @@ from attnviz.features.patch.result import (
     Direction,
     Patch,
     PatchEffect,
+    PatchShare,
     PathEffect,
 )
 from attnviz.interventions.judge import SMALLEST
@@ -40,7 +41,7 @@ def parts(result: Patch, top: int | None = None) -> Iterator[RenderableType]:
     yield Line(_hyphens(words.model_does(result)), "bold")
     yield ""
     for direction in result.directions if result.effects else ():
-        yield PatchGrid(result, direction)
+        yield patch_grid(result, direction)
     if result.circuit is not None:
         yield members_table(result, result.circuit)
         yield ""
@@ -49,10 +50,10 @@ def parts(result: Patch, top: int | None = None) -> Iterator[RenderableType]:
             yield ""
         yield curve_table(result, result.circuit)
     elif result.edges:
-        yield edges_table(result, result.strongest()[: top or len(result.edges)])
+        yield table(result, result.strongest()[: top or None], "path")
     else:
         limit = 20 if result.by == "position" else len(result.effects)
-        yield table(result, result.ranked()[: top or limit])
+        yield table(result, result.ranked()[: top or limit], "patched")
     yield ""
     yield Text(_hyphens(words.quote(result)))
     yield ""
@@ -66,72 +67,58 @@ def _hyphens(text: str) -> str:
     return text.replace(words.MINUS, "-")
 
 
-class PatchGrid:
-    """A renderable: heads or layers, or these by position, each with its share."""
-
-    def __init__(self, result: Patch, direction: Direction) -> None:
-        self.result, self.direction = result, direction
-
-    def __rich_console__(
-        self, console: Console, options: ConsoleOptions
-    ) -> Iterator[RenderableType]:
-        """Draw for this console; nothing where there is no grid of single heads."""
-        result, direction = self.result, self.direction
-        end = words.most(result, direction)
-        if result.by == "position":
-            yield from self._by_position(console, options, end)
-        else:
-            shares: dict[Head, float] = {
-                effect.heads[0]: share.share
-                for effect in result.effects
-                if len(effect.heads) == 1 and (share := effect.of(direction)) is not None
-            }
-            if len(shares) < 2:
-                return
-            yield signed_grid(result.layout, shares, end, 1)
-        scale = f"; full colour at {end:.2g}" if coloured(console) else ""
-        caption = f"share {_VERBS[direction]} ({words.TOWARDS[direction]}){scale}"
-        yield Text(signs(caption, options.ascii_only), "dim")
-        yield Text("")
-
-    def _by_position(
-        self, console: Console, options: ConsoleOptions, end: float
-    ) -> Iterator[RenderableType]:
-        """Components downwards, positions across, in bands; the largest components only."""
-        result, direction = self.result, self.direction
-        tokens = [visible(text.strip(), ascii_only=options.ascii_only) for text in
-                  words.tokens(result, direction)]  # fmt: skip
-        names, values = cells(result, direction)
-        large = {name for (name, _), value in values.items() if abs(value) >= _LEAST}
-        listed = [name for name in strongest(names, values, _ROWS) if name in large]
-        if not listed:
+@renderable
+def patch_grid(
+    console: Console, options: ConsoleOptions, result: Patch, direction: Direction
+) -> RenderResult:
+    """Yield heads or layers, or these by position, each with its share; nothing of one head."""
+    end = words.most(result, direction)
+    if result.by == "position":
+        yield from _by_position(console, options, result, direction, end)
+    else:
+        values = {head: share.share for head, share in result.single(direction).items()}
+        if len(values) < 2:
             return
-        width = max(map(cell_len, listed))
-        fitting = max((options.max_width - width - 1) // (_CELL + 1), 1)
-        for first in range(0, len(tokens), fitting):
-            columns = range(first, min(first + fitting, len(tokens)))
-            for label in ([str(n) for n in columns], [tokens[n][:_CELL] for n in columns]):
-                yield Text(
-                    " " * (width + 1) + " ".join(f"{text:^{_CELL}}" for text in label), "dim"
-                )
-            for name in listed:
-                line = Text(f"{name:<{width}} ", no_wrap=True)
-                for column in columns:
-                    value = values[name, column]
-                    style = Style()
-                    if coloured(console):
-                        style = on_terminal(value, end, 1)
-                    figure = "" if abs(value) < _LEAST else signed(value, 2, 2)
-                    line.append(f"{figure.replace('0.', '.', 1):^{_CELL}}", style)
-                    line.append(" ")
-                yield line
-            yield Text("")
-        if len(listed) < len(names):
-            caption = (
-                f"{len(listed)} of {len(names)} {words.nouns(result)}: those with the largest "
-                f"shares, from {_LEAST} on"
-            )
-            yield Text(caption, "dim")
+        yield signed_grid(result.layout, values, end, 1)
+    scale = f"; full colour at {end:.2g}" if coloured(console) else ""
+    caption = f"share {_VERBS[direction]} ({words.TOWARDS[direction]}){scale}"
+    yield Text(signs(caption, options.ascii_only), "dim")
+    yield Text("")
+
+
+def _by_position(
+    console: Console, options: ConsoleOptions, result: Patch, direction: Direction, end: float
+) -> RenderResult:
+    """Components downwards, positions across, in bands; the largest components only."""
+    tokens = [visible(text.strip(), ascii_only=options.ascii_only) for text in
+              words.tokens(result, direction)]  # fmt: skip
+    names, values = cells(result, direction)
+    large = {name for (name, _), value in values.items() if abs(value) >= _LEAST}
+    listed = [name for name in strongest(names, values, _ROWS) if name in large]
+    if not listed:
+        return
+    width = max(map(cell_len, listed))
+    fitting = max((options.max_width - width - 1) // (_CELL + 1), 1)
+    for first in range(0, len(tokens), fitting):
+        columns = range(first, min(first + fitting, len(tokens)))
+        for label in ([str(n) for n in columns], [tokens[n][:_CELL] for n in columns]):
+            yield Text(" " * (width + 1) + " ".join(f"{text:^{_CELL}}" for text in label), "dim")
+        for name in listed:
+            line = Text(f"{name:<{width}} ", no_wrap=True)
+            for column in columns:
+                value = values[name, column]
+                style = on_terminal(value, end, 1) if coloured(console) else Style()
+                figure = "" if abs(value) < _LEAST else signed(value, 2, 2)
+                line.append(f"{figure.replace('0.', '.', 1):^{_CELL}}", style)
+                line.append(" ")
+            yield line
+        yield Text("")
+    if len(listed) < len(names):
+        caption = (
+            f"{len(listed)} of {len(names)} {words.nouns(result)}: those with the largest "
+            f"shares, from {_LEAST} on"
+        )
+        yield Text(caption, "dim")
 
 
 def cells(result: Patch, direction: Direction) -> tuple[list[str], dict[tuple[str, int], float]]:
@@ -155,24 +142,52 @@ def strongest(
     return [name for name in names if name in largest]
 
 
-def table(result: Patch, effects: Sequence[PatchEffect]) -> RenderableType:
-    """One line for each effect: its shares, their intervals, and the raw change."""
-    grid, tail = _table(result, effects, "patched", ["position"] * (result.by == "position"))
+def table(result: Patch, effects: Sequence[PatchEffect | PathEffect], title: str) -> RenderableType:
+    """One line for each effect or path: its shares, their intervals, and the raw change."""
+    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
+    grid.add_column(title, overflow="fold")
+    joint = any(effect.first.joint_low is not None for effect in effects)
+    intervals = any(effect.first.low is not None for effect in effects)
+    guessed = any(effect.estimate is not None for effect in effects)
+    counts = any(words.often(effect.first) for effect in effects)
+    places = any(_position(effect) is not None for effect in effects)
+    if places:
+        grid.add_column("position", no_wrap=True)
+    for direction in result.directions:
+        grid.add_column(_VERBS[direction], justify="right", no_wrap=True)
+        if intervals:
+            grid.add_column(
+                "typical, joint 95 %" if joint else "95 %", justify="right", no_wrap=True
+            )
+    if counts:
+        grid.add_column(f"pairs, by {100 * SMALLEST:.0f} % or more")
+    if guessed:
+        grid.add_column("estimate", justify="right")
+    grid.add_column(f"in {result.unit or words.metric(result)}", justify="right")
     for effect in effects:
-        row = [visible(effect.name)]
-        if result.by == "position":
-            row.append(words.place(result, effect.position or 0).removeprefix("position "))
-        grid.add_row(*map(Text, map(_hyphens, row + tail(effect))), style=_style(effect))
+        row = [visible(_name(result, effect))]
+        if places:
+            row.append(words.place(result, _position(effect) or 0).removeprefix("position "))
+        for direction in result.directions:
+            share = effect.of(direction)
+            row += [words.share(share), words.interval(share, joint=joint)][: 1 + intervals]
+        row += [words.often(effect.first)] * counts
+        if guessed:
+            row.append("" if effect.estimate is None else signed(effect.estimate, 3, 4))
+        row.append(signed(effect.first.raw, 3))
+        faint = effect.first.joint_low is not None and not effect.first.sure
+        grid.add_row(*map(Text, map(_hyphens, row)), style="dim" if faint else "")
     return grid
 
 
-def edges_table(result: Patch, edges: Sequence[PathEffect]) -> RenderableType:
-    """One line for each path."""
-    grid, tail = _table(result, edges, "path", [])
-    for edge in edges:
-        row = [edge.name(result.layout), *tail(edge)]
-        grid.add_row(*map(Text, map(_hyphens, row)), style=_style(edge))
-    return grid
+def _name(result: Patch, effect: PatchEffect | PathEffect) -> str:
+    """Return what was patched, or the path."""
+    return effect.name if isinstance(effect, PatchEffect) else effect.name(result.layout)
+
+
+def _position(effect: PatchEffect | PathEffect) -> int | None:
+    """Return where it was patched, where that is one position."""
+    return effect.position if isinstance(effect, PatchEffect) else None
 
 
 def members_table(result: Patch, circuit: Circuit) -> RenderableType:
@@ -221,49 +236,6 @@ def curve_table(result: Patch, circuit: Circuit) -> RenderableType:
     return grid
 
 
-def _table(
-    result: Patch, effects: Sequence[PatchEffect | PathEffect], title: str, columns: Sequence[str]
-) -> tuple[Table, Callable[[PatchEffect | PathEffect], list[str]]]:
-    """Return an empty table with its columns, and what stands in those of figures."""
-    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
-    grid.add_column(title, overflow="fold")
-    for name in columns:
-        grid.add_column(name, no_wrap=True)
-    joint = any(effect.first.joint_low is not None for effect in effects)
-    intervals = any(effect.first.low is not None for effect in effects)
-    guessed = any(effect.estimate is not None for effect in effects)
-    counts = any(words.often(effect.first) for effect in effects)
-    for direction in result.directions:
-        grid.add_column(_VERBS[direction], justify="right", no_wrap=True)
-        if intervals:
-            grid.add_column(
-                "typical, joint 95 %" if joint else "95 %", justify="right", no_wrap=True
-            )
-    if counts:
-        grid.add_column(f"pairs, by {100 * SMALLEST:.0f} % or more")
-    if guessed:
-        grid.add_column("estimate", justify="right")
-    grid.add_column(f"in {result.unit or words.metric(result)}", justify="right")
-
-    def tail(effect: PatchEffect | PathEffect) -> list[str]:
-        row = []
-        for direction in result.directions:
-            share = effect.of(direction)
-            row += [words.share(share), words.interval(share, joint=joint)][: 1 + intervals]
-        row += [words.often(effect.first)] * counts
-        if guessed:
-            row.append("" if effect.estimate is None else signed(effect.estimate, 3, 4))
-        return [*row, signed(effect.first.raw, 3)]
-
-    return grid, tail
-
-
-def _style(effect: PatchEffect | PathEffect) -> str:
-    """Faint for what does not differ from 0, where that can be said."""
-    joint = effect.first.joint_low is not None
-    return "dim" if joint and not effect.first.sure else ""
-
-
 def closing(result: Patch) -> str:
     """Return what was measured, on which model, in one line."""
     info = result.source
@@ -283,23 +255,18 @@ COLUMNS = (
 
 
 def rows(result: Patch) -> list[Row]:
-    """Return a row for each thing that was patched; None for what is not known."""
-    records = [_edge(result, edge) for edge in result.edges]
-    for effect in result.effects:
-        heads = " ".join(result.layout.name(head) for head in effect.heads)
-        row: Row = {"name": effect.name, "heads": heads} | which_head(result.layout, *effect.heads)
+    """Return a row for each path and each thing that was patched; None for what is not known."""
+    listed: list[Row] = []
+    patched: tuple[PatchEffect | PathEffect, ...] = (*result.edges, *result.effects)
+    for effect in patched:
+        path = isinstance(effect, PathEffect)
+        heads = " ".join(map(result.layout.name, effect.heads))
+        row: Row = {"name": _name(result, effect), "heads": heads}
+        row |= which_head(result.layout, *(() if path else effect.heads))
         row["layer"] = effect.layer if row["layer"] is None else row["layer"]
-        row["position"] = effect.position
-        records.append(row | _shares(effect) | {"estimate": effect.estimate})
-    return records
-
-
-def _edge(result: Patch, edge: PathEffect) -> Row:
-    """Return a row of a path: its heads are the sender and the receivers."""
-    heads = " ".join(result.layout.name(head) for head in (edge.sender, *edge.receivers))
-    row: Row = {"name": edge.name(result.layout), "heads": heads} | which_head(result.layout)
-    row["layer"] = edge.sender.layer
-    return row | {"position": None} | _shares(edge) | {"estimate": edge.estimate}
+        row["position"] = _position(effect)
+        listed.append(row | _shares(effect) | {"estimate": effect.estimate})
+    return listed
 
 
 def _shares(effect: PatchEffect | PathEffect) -> Row:
@@ -322,17 +289,11 @@ _DOES: dict[Direction, str] = {"denoise": "restores", "noise": "removes"}
 def finding(result: Patch, name: str) -> Finding:
     """Return what each head carries of the answer."""
     lines = {result.layout.name(head): _lines(result, head) for head in result.layout}
-    singles = {
-        result.layout.name(effect.heads[0]): effect
-        for effect in result.effects
-        if len(effect.heads) == 1 and effect.position is None
-    }
     measures = []
-    for direction in result.directions if singles else ():
+    for direction in result.directions:
         values = {
-            head: (share.share, share.low, share.high)
-            for head, effect in singles.items()
-            if (share := effect.of(direction)) is not None
+            result.layout.name(head): (share.share, share.low, share.high)
+            for head, share in result.single(direction).items()
         }
         title = f"share of the {words.metric(result)} that it {_DOES[direction]}"
         measures.append(Measure(direction, title, "", 1, values))
@@ -351,30 +312,27 @@ def _lines(result: Patch, head: Head) -> Iterator[str]:
             f"{words.score(member.minimal)} less; in {words.percent(member.often)} of the resamples"
         )
         linked = [link.edge for link in result.circuit.links]
-        for edge in [e for e in linked if head in (e.sender, *e.receivers)][:_NAMED]:
+        for edge in [edge for edge in linked if head in edge.heads][:_NAMED]:
             yield f"{edge.name(result.layout)} restores {words.share(edge.denoise)}"
-    through = [edge for edge in result.strongest() if head in (edge.sender, *edge.receivers)]
+    through = [edge for edge in result.strongest() if head in edge.heads]
     for edge in through[:_NAMED]:
         shares = [
-            f"{_DOES[direction]} {words.share(share)}"
-            for direction in result.directions
-            if (share := edge.of(direction)) is not None
+            f"{_DOES[direction]} {words.share(share)}" for direction, share in edge.shares.items()
         ]
         yield f"{edge.name(result.layout)} {', '.join(shares)}"
     mine = [effect for effect in result.ranked() if head in effect.heads]
     for effect in mine[:_NAMED]:
         shares = [
-            f"{_DOES[direction]} {words.share(share)}{_ends(effect, direction)}"
-            for direction in result.directions
-            if (share := effect.of(direction)) is not None
+            f"{_DOES[direction]} {words.share(share)}{_ends(share)}"
+            for direction, share in effect.shares.items()
         ]
         with_others = f"with others ({effect.name}): " if len(effect.heads) > 1 else ""
         position = "" if effect.position is None else f" at {words.place(result, effect.position)}"
         yield f"{with_others}{words.COMPONENTS[result.component]}{position} {', '.join(shares)}"
 
 
-def _ends(effect: PatchEffect, direction: Direction) -> str:
-    interval = words.interval(effect.of(direction), joint=False)
+def _ends(share: PatchShare) -> str:
+    interval = words.interval(share, joint=False)
     return f" [{interval.replace(' to ', ', ')}]" if interval else ""
 
 
@@ -396,18 +354,10 @@ def _how(result: Patch) -> str:
 def figures(result: Patch) -> Figures:
     """Return the share that each head, or group, restores or removes."""
     values: dict[str, dict[str, float | None]] = {}
-    for effect in result.effects:
-        name = effect.name if effect.position is None else f"{effect.name} at {effect.position}"
-        values[name] = _both_ways(result, effect)
-    values |= {edge.name(result.layout): _both_ways(result, edge) for edge in result.edges}
+    patched: tuple[PatchEffect | PathEffect, ...] = (*result.effects, *result.edges)
+    for effect in patched:
+        position = _position(effect)
+        name = _name(result, effect) + (f" at {position}" if position is not None else "")
+        values[name] = {direction: share.share for direction, share in effect.shares.items()}
     settings = {"task": result.task, "metric": result.metric, "component": result.component}
     return Figures(values, {}, settings | {"by": result.by})
-
-
-def _both_ways(result: Patch, effect: PatchEffect | PathEffect) -> dict[str, float | None]:
-    """By direction."""
-    return {
-        direction: share.share
-        for direction in result.directions
-        if (share := effect.of(direction)) is not None
-    }

@@ -53,17 +53,10 @@ def draw(result: Patch, format: str = "png", dpi: float = 150) -> Any:
 
 def _by_head(result: Patch, dpi: float) -> Figure:
     """Grids side by side, and bars of the largest effects."""
-    grids = {
-        direction: {
-            effect.heads[0]: share.share
-            for effect in result.effects
-            if len(effect.heads) == 1 and (share := effect.of(direction)) is not None
-        }
-        for direction in result.directions
-    }
+    grids = {direction: result.single(direction) for direction in result.directions}
     has_grids = all(len(values) > 1 for values in grids.values())
     layout = result.layout
-    listed = _listed(result)
+    listed = sorted(result.ranked()[:_LISTED], key=lambda effect: -effect.first.share)
     left = 0.3
     grid = grid_figure.signed_size(layout)
     names = max((len(effect.name) for effect in listed), default=0) * 0.075 + 0.35
@@ -80,13 +73,10 @@ def _by_head(result: Patch, dpi: float) -> Figure:
     top = sheet.begin(width) + 0.2
     figure = sheet.figure(top + (body + 0.55) + MARGIN)
     x, y = MARGIN, 0.3
-    for direction, values in grids.items() if has_grids else ():
+    for direction, shares in grids.items() if has_grids else ():
         axes = sheet.axes(x + left, top + y, *grid)
-        bold = {
-            effect.heads[0]
-            for effect in result.effects
-            if len(effect.heads) == 1 and (share := effect.of(direction)) and share.sure
-        }
+        values = {head: share.share for head, share in shares.items()}
+        bold = {head for head, share in shares.items() if share.sure}
         grid_figure.draw_signed(
             axes, layout, values, words.most(result, direction), orange=1, bold=bold,
             legend=f"head · {_TITLES[direction]}",
@@ -169,11 +159,6 @@ def _sheet(result: Patch, dpi: float) -> HeadedFigure:
     """Return a figure with its heading."""
     below = [words.model_does(result), words.measure(result)]
     return HeadedFigure(words.title(result), below, dpi)
-
-
-def _listed(result: Patch) -> list[PatchEffect]:
-    """Return the effects that are shown one by one."""
-    return sorted(result.ranked()[:_LISTED], key=lambda effect: -effect.first.share)
 
 
 def _bars(axes: Axes, result: Patch, listed: Sequence[PatchEffect]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from attnviz.core.source import Source
 from attnviz.core.split import by_field, field_of
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.patch import paths, shares
-from attnviz.features.patch.circuit import Search, halves
+from attnviz.features.patch.circuit import Search
 from attnviz.features.patch.measure import KeptRuns, PatchPlan, PatchSums, measure
 from attnviz.features.patch.pairs import (
     Pair,
@@ -33,10 +33,18 @@ from attnviz.features.patch.pairs import (
     read_pairs,
     task_pairs,
 )
-from attnviz.features.patch.result import PairExample, Patch
-from attnviz.features.patch.runs import Function, PairMetric, metric_of
+from attnviz.features.patch.result import PairExample, Patch, PatchEffect, PathEffect
+from attnviz.features.patch.runs import PairMetric, metric_of
 from attnviz.features.patch.settings import PatchSettings
-from attnviz.features.patch.sweep import WHOLE, key_heads, no_roles, positions, targets, trials
+from attnviz.features.patch.sweep import (
+    WHOLE,
+    Patching,
+    key_heads,
+    no_roles,
+    positions,
+    targets,
+    trials,
+)
 from attnviz.features.patch.words import notes
 from attnviz.models.limits import batch_factor, memory_of
 from attnviz.scoring.select import read_groups
@@ -80,15 +88,18 @@ def patch(
         settings = settings.but(fill=given_fill(settings.fill).name)
     chosen = pairs_of(pairs, settings.task, settings.group, settings.split)
     source = answering(model.load(heads=partial(check_heads, settings)))
-    study = PatchStudy(
+    ready, messages = prepared(source, chosen, settings)
+    study = Study(
         source,
-        chosen,
+        ready,
+        metric_of(settings.metric, ready),
         settings,
-        settings.metric,
         model.again(source),
         progress or (lambda stage, count, total: None),
     )
-    return replace(run(study), identity=model.identity)
+    study.check()
+    result = study.run()
+    return replace(result, identity=model.identity, notes=(*messages, *notes(result)))
 
 
 def pairs_of(
@@ -115,129 +126,28 @@ def pairs_of(
     return [pair_of(pair, f"pair {n}", group, part) for n, pair in enumerate(pairs, 1)]
 
 
-Loader = Callable[[], Source]
-
-LEAST = 0.01  # share of the effect that an edge of a circuit restores or removes at least
-
-
-@dataclass
-class PatchStudy:
-    """What is patched: a model, pairs, and how."""
-
-    source: Source  # the model
-    pairs: Sequence[Pair] | str  # as given; or the name of a built-in task
-    settings: PatchSettings  # how
-    metric: str | Function | None = None  # a name, a function, or None for the default
-    load: Loader | None = None  # loads the model in another process
-    progress: Progress = lambda stage, count, total: None  # called again and again
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def task(self) -> str:
-        """The built-in task, or ``pairs``."""
-        return self.pairs if isinstance(self.pairs, str) else "pairs"
-
-    def ready(self) -> tuple[list[PreparedPair], PairMetric]:
-        """Return the pairs as the model runs them, and the metric."""
-        source, settings = self.source, self.settings
-        if source.no_gates:
-            raise ModelError("{} cannot be patched: {}", source.info.model, source.no_gates)
-        if source.no_logits:
-            raise ModelError("{} gives no answers: {}", source.info.model, source.no_logits)
-        pairs = self.pairs
-        if isinstance(pairs, str) and labels_of(source) is not None:
+def prepared(
+    source: Source, pairs: list[Pair] | str, settings: PatchSettings
+) -> tuple[list[PreparedPair], list[str]]:
+    """Return pairs, or those of a task, as the model runs them, and what to say of their number."""
+    messages: list[str] = []
+    if source.no_gates:
+        raise ModelError("{} cannot be patched: {}", source.info.model, source.no_gates)
+    if source.no_logits:
+        raise ModelError("{} gives no answers: {}", source.info.model, source.no_logits)
+    if isinstance(pairs, str):
+        if labels_of(source) is not None:
             raise UsageError(
                 "{task} is about words, and {} gives labels; give pairs", source.info.model,
                 task=pairs,
             )  # fmt: skip
-        if isinstance(pairs, str):
-            check_task(pairs)
-            pairs, requested = task_pairs(source, pairs, settings.count, settings.seed)
-            if len(pairs) < requested:
-                self.notes.append(
-                    f"The task has {len(pairs)} pairs of words that the tokenizer keeps whole; "
-                    f"{requested} were asked for."
-                )
-        prepared = prepare(source, pairs, settings.align)
-        metric = metric_of(self.metric, prepared)
-        if metric.function is None:
-            check_choice(source, metric.name)
-        return prepared, metric
-
-
-def run(study: PatchStudy) -> Patch:
-    """Measure what a study asks for."""
-    settings, source = study.settings, study.source
-    settings.check()
-    pairs, metric = study.ready()
-    check(study, pairs, metric)
-    shared = key_heads(source, pairs[0])
-    if settings.traced:
-        return _traced(study, pairs, metric, shared)
-    if settings.circuit:
-        return _circuit(study, pairs, metric, shared)
-    chosen = targets(source, settings.component, settings.select, shared)
-    places = _places(pairs, settings)
-    runs = trials(chosen, settings.by, places)
-    plan = PatchPlan(
-        tuple(pairs), metric, runs, settings.directions, settings.where,
-        settings.batch_tokens or affordable(source), settings.estimate, fill=settings.fill,
-    )  # fmt: skip
-    measured, partial = _measured(study, plan)
-    result = _result(study, pairs, metric, measured)
-    names = shares.clusters([pairs[sums.number] for sums in measured])
-    effects = shares.effects(runs, measured, settings.directions, names)
-    result = replace(
-        result,
-        effects=effects,
-        family=shares.family(effects),
-        correlation=shares.correlation(effects) if settings.estimate else None,
-        partial=partial,
-    )
-    return replace(result, notes=(*study.notes, *notes(result)))
-
-
-def _traced(
-    study: PatchStudy, pairs: Sequence[PreparedPair], metric: PairMetric, shared: Mapping[Site, int]
-) -> Patch:
-    """Paths that were asked for, or the strongest of all by gradients, measured exactly."""
-    settings, source = study.settings, study.source
-    paths.check(source, settings.mlps)
-    if not all(pair.aligned for pair in pairs):
-        raise UsageError("paths need prompts of as many tokens; give pairs of equal lengths")
-    layout = source.layout
-    plan = PatchPlan(
-        tuple(pairs), metric, (), settings.directions, tokens=affordable(source),
-        mlps=settings.mlps,
-    )  # fmt: skip
-    plan = replace(plan, tokens=settings.batch_tokens or plan.tokens)
-    tried, estimated, cut = paths.read_paths(settings.listed_paths, layout, shared), {}, False
-    if settings.edges:
-        paths.check(source, "frozen")
-        tried = paths.every_path(layout, shared)
-        guess = replace(plan, paths=tried, steps=settings.steps)
-        guessed, cut = _measured(study, guess, "estimates")
-        if cut:
-            raise InputError("interrupted before all paths were estimated")
-        total = sum(sums.clean - sums.corrupted for sums in guessed)
-        by_path = np.sum([sums.estimated for sums in guessed], 0) / total
-        estimated = dict(zip(tried, by_path.tolist(), strict=True))
-        tried = tuple(sorted(tried, key=lambda path: -abs(estimated[path]))[: settings.edges])
-    measured, partial = _measured(study, replace(plan, paths=tried))
-    result = _result(study, pairs, metric, measured)
-    names = shares.clusters([pairs[sums.number] for sums in measured])
-    edges = shares.edges(tried, measured, settings.directions, names, estimated)
-    result = replace(
-        result,
-        edges=edges,
-        family=shares.family(edges),
-        correlation=shares.correlation(edges),
-        estimated=len(estimated),
-        steps=settings.steps if estimated else None,
-        mlps=settings.mlps,
-        partial=partial,
-    )
-    return replace(result, notes=(*study.notes, *notes(result)))
+        pairs, requested = task_pairs(source, pairs, settings.count, settings.seed)
+        if len(pairs) < requested:
+            messages.append(
+                f"The task has {len(pairs)} pairs of words that the tokenizer keeps whole; "
+                f"{requested} were asked for."
+            )
+    return prepare(source, pairs, settings.align), messages
 
 
 def check_heads(settings: PatchSettings, layout: Layout) -> None:
@@ -248,31 +158,190 @@ def check_heads(settings: PatchSettings, layout: Layout) -> None:
     paths.read_paths(settings.listed_paths, layout, unshared)
 
 
-def check(study: PatchStudy, pairs: Sequence[PreparedPair], metric: PairMetric) -> None:
-    """Refuse what does not go together with these pairs."""
-    settings, aligned = study.settings, all(pair.aligned for pair in pairs)
-    if settings.component == "pattern" and not aligned:
-        raise UsageError(
-            "weights of prompts of different lengths cannot be exchanged; patch q and k, with "
-            "{component}",
-            component=...,
+@dataclass(frozen=True)
+class Study:
+    """What is patched: a model, pairs, and how."""
+
+    source: Source  # the model
+    pairs: Sequence[PreparedPair]  # as it runs them
+    metric: PairMetric
+    settings: PatchSettings  # how
+    load: Callable[[], Source] | None  # loads the model in another process
+    progress: Progress  # called again and again
+
+    def check(self) -> None:
+        """Refuse what does not go together with these pairs."""
+        settings, metric, layout = self.settings, self.metric, self.source.layout
+        if metric.function is None:
+            check_choice(self.source, metric.name)
+        if settings.component == "pattern" and not self._aligned():
+            raise UsageError(
+                "weights of prompts of different lengths cannot be exchanged; patch q and k, with "
+                "{component}",
+                component=...,
+            )
+        if metric.name == "custom" and (settings.jobs > 1 or settings.ray is not None):
+            raise UsageError(
+                "a function as {metric} stays in this process; leave out {jobs} and {ray}",
+                metric=..., jobs=..., ray=...,
+            )  # fmt: skip
+        if len(layout.kinds) > 1 and (settings.where or settings.by == "position"):
+            raise UsageError(
+                "an encoder-decoder model has two sequences of positions; leave out {position} and "
+                "{by}",
+                position=...,
+                by=...,
+            )
+        for pair in self.pairs if settings.where else ():
+            try:
+                for direction in settings.directions:
+                    positions(pair, direction, settings.where)
+            except UsageError as error:
+                raise UsageError("pair {}: {}", pair.number + 1, error.message) from None
+
+    def run(self) -> Patch:
+        """Measure what was asked for."""
+        shared = key_heads(self.source, self.pairs[0])
+        if self.settings.traced:
+            return self._traced(shared)
+        return self._circuit(shared) if self.settings.circuit else self._patched(shared)
+
+    def _patched(self, shared: Mapping[Site, int]) -> Patch:
+        """Patch heads, sublayers or states."""
+        settings = self.settings
+        chosen = targets(self.source, settings.component, settings.select, shared)
+        runs = trials(chosen, settings.by, _places(self.pairs, settings))
+        plan = self._plan(runs, at=settings.where, estimate=settings.estimate, fill=settings.fill)
+        measured, partial = self._measured(plan)
+        names = self._names(measured)
+        effects = shares.effects(runs, measured, settings.directions, names)
+        return self._result(self.pairs, measured, effects=effects, partial=partial)
+
+    def _traced(self, shared: Mapping[Site, int]) -> Patch:
+        """Paths that were asked for, or the strongest of all by gradients, measured exactly."""
+        settings, source, layout = self.settings, self.source, self.source.layout
+        paths.check(source, settings.mlps)
+        if not self._aligned():
+            raise UsageError("paths need prompts of as many tokens; give pairs of equal lengths")
+        plan = self._plan(mlps=settings.mlps)
+        tried, estimated = paths.read_paths(settings.listed_paths, layout, shared), {}
+        if settings.edges:
+            paths.check(source, "frozen")
+            tried = paths.every_path(layout, shared)
+            guess = replace(plan, paths=tried, steps=settings.steps)
+            guessed, cut = self._measured(guess, "estimates")
+            if cut:
+                raise InputError("interrupted before all paths were estimated")
+            total = sum(sums.clean - sums.corrupted for sums in guessed)
+            by_path = np.sum([sums.estimated for sums in guessed], 0) / total
+            estimated = dict(zip(tried, by_path.tolist(), strict=True))
+            tried = tuple(sorted(tried, key=lambda path: -abs(estimated[path]))[: settings.edges])
+        measured, partial = self._measured(replace(plan, paths=tried))
+        names = self._names(measured)
+        edges = shares.edges(tried, measured, settings.directions, names, estimated)
+        return self._result(
+            self.pairs, measured, edges=edges, estimated=len(estimated),
+            steps=settings.steps if estimated else None, mlps=settings.mlps, partial=partial,
+        )  # fmt: skip
+
+    def _circuit(self, shared: Mapping[Site, int]) -> Patch:
+        """Heads that do the task, found on one half of the pairs and judged on the other."""
+        source, pairs, split = self.source, self.pairs, self.settings.split
+        paths.check(source, "free")
+        if not self._aligned():
+            raise UsageError(
+                "a circuit needs prompts of as many tokens; give pairs of equal lengths"
+            )
+        split, values = by_field(split, lambda _: [(p.cluster, _part(p, split)) for p in pairs])
+        cache: KeptRuns = {}
+
+        def whole(plan: PatchPlan, stage: str) -> list[PatchSums]:
+            measured, partial = self._measured(plan, stage, cache)
+            if partial:
+                raise InputError("interrupted before the circuit was found and judged")
+            return measured
+
+        plan = self._plan(trials(targets(source, "z", None, shared), "head", ()))
+        search = Search(source, plan, shared, whole, self.settings, split, values)
+        found_on, circuit, singles, effects = search.run()
+        result = self._result(found_on.pairs, singles, effects=effects, circuit=circuit,
+                              mlps="free")  # fmt: skip
+        return replace(result, example=example(source, pairs), corpus=corpus(pairs))
+
+    def _aligned(self) -> bool:
+        """Whether the prompts of every pair have as many tokens."""
+        return all(pair.aligned for pair in self.pairs)
+
+    def _plan(self, runs: Sequence[Patching] = (), **more: Any) -> PatchPlan:
+        """Plan some runs of all pairs."""
+        settings = self.settings
+        tokens = settings.batch_tokens or affordable(self.source)
+        return PatchPlan(
+            tuple(self.pairs), self.metric, tuple(runs), settings.directions, tokens=tokens, **more
         )
-    if metric.name == "custom" and (settings.jobs > 1 or settings.ray is not None):
-        raise UsageError("a function as {metric} stays in this process; leave out {jobs} and {ray}",
-                         metric=..., jobs=..., ray=...)  # fmt: skip
-    if len(study.source.layout.kinds) > 1 and (settings.where or settings.by == "position"):
-        raise UsageError(
-            "an encoder-decoder model has two sequences of positions; leave out {position} and "
-            "{by}",
-            position=...,
-            by=...,
-        )
-    for pair in pairs if settings.where else ():
+
+    def _measured(
+        self, plan: PatchPlan, stage: str = "pairs", cache: KeptRuns | None = None
+    ) -> tuple[list[PatchSums], bool]:
+        """Every pair in its order, and whether it was interrupted; InputError before the first."""
+        measured: list[PatchSums] = []
+        settings, partial = self.settings, False
         try:
-            for direction in settings.directions:
-                positions(pair, direction, settings.where)
-        except UsageError as error:
-            raise UsageError("pair {}: {}", pair.number + 1, error.message) from None
+            for batch in measure(self.source, plan, self.load, settings.jobs, settings.ray, cache):
+                measured += batch
+                self.progress(stage, len(measured), len(plan.pairs))
+        except KeyboardInterrupt:
+            partial = True
+        if not measured:
+            raise InputError("interrupted before anything was measured")
+        return sorted(measured, key=lambda sums: sums.number), partial
+
+    def _names(self, measured: Sequence[PatchSums]) -> list[str]:
+        """Return what each pair counts with; InputError where no share can be taken."""
+        names = shares.clusters([self.pairs[sums.number] for sums in measured])
+        shares.check_gap(measured, names, self.metric)
+        return names
+
+    def _result(
+        self,
+        pairs: Sequence[PreparedPair],
+        measured: Sequence[PatchSums],
+        *,
+        effects: tuple[PatchEffect, ...] = (),
+        edges: tuple[PathEffect, ...] = (),
+        **more: Any,
+    ) -> Patch:
+        """Return the result of what was measured of pairs."""
+        settings, source, metric = self.settings, self.source, self.metric
+        pairs = [pairs[sums.number] for sums in measured]
+        names = shares.clusters(pairs)
+        held = all(pair.against is not None for pair in pairs)
+        clean, corrupted = (shares.baseline(measured, names, side, held=held) for side in (0, 1))
+        return Patch(
+            source=source.info,
+            layout=source.layout,
+            texts=2 * len(pairs),
+            corpus=corpus(pairs),
+            seed=settings.seed,
+            task=settings.task or "pairs",
+            metric=metric.name,
+            unit=metric.unit,
+            component=settings.component,
+            by=settings.by,
+            position=settings.where,
+            directions=settings.directions,
+            pairs=len(pairs),
+            clusters=len(set(names)),
+            family=shares.family((*effects, *edges)),
+            clean=clean,
+            corrupted=corrupted,
+            effects=effects,
+            example=example(source, pairs),
+            correlation=shares.correlation((*effects, *edges)),
+            edges=edges,
+            user_defined=_user_defined(metric, settings),
+            **more,
+        )
 
 
 def _part(pair: PreparedPair, split: str) -> str:
@@ -280,54 +349,6 @@ def _part(pair: PreparedPair, split: str) -> str:
     if pair.pair.part is None:
         raise UsageError("pair {} names no part for {split}", pair.number + 1, split=split)
     return pair.pair.part
-
-
-def _circuit(
-    study: PatchStudy, pairs: Sequence[PreparedPair], metric: PairMetric, shared: Mapping[Site, int]
-) -> Patch:
-    """Heads that do the task, found on one half of the pairs and judged on the other."""
-    settings, source = study.settings, study.source
-    paths.check(source, "free")
-    if not all(pair.aligned for pair in pairs):
-        raise UsageError("a circuit needs prompts of as many tokens; give pairs of equal lengths")
-
-    split, values = by_field(
-        settings.split, lambda _: [(p.cluster, _part(p, settings.split)) for p in pairs]
-    )
-
-    cache: KeptRuns = {}
-
-    def whole(plan: PatchPlan, stage: str) -> list[PatchSums]:
-        measured, partial = _measured(study, plan, stage, cache)
-        if partial:
-            raise InputError("interrupted before the circuit was found and judged")
-        return measured
-
-    plan = PatchPlan(
-        tuple(pairs), metric, trials(targets(source, "z", None, shared), "head", ()),
-        settings.directions, tokens=settings.batch_tokens or affordable(source),
-    )  # fmt: skip
-    search = Search(
-        source,
-        pairs,
-        plan,
-        shared,
-        whole,
-        settings.seed,
-        split,
-        values,
-        settings.circuit_size,
-        settings.faithful,
-        LEAST,
-    )
-    circuit, singles, effects = search.run()
-    first = halves(shares.clusters(pairs), settings.seed, split, values).search
-    result = _result(study, [pairs[n] for n in first], metric, singles)
-    result = replace(
-        result, effects=effects, family=shares.family(effects), circuit=circuit, mlps="free",
-        example=example(source, pairs), corpus=corpus(pairs),
-    )  # fmt: skip
-    return replace(result, notes=(*study.notes, *notes(result)))
 
 
 def corpus(pairs: Sequence[PreparedPair]) -> str:
@@ -350,60 +371,6 @@ def _places(pairs: Sequence[PreparedPair], settings: PatchSettings) -> range:
             by="position",
         )
     return range(lengths.pop())
-
-
-def _measured(
-    study: PatchStudy, plan: PatchPlan, stage: str = "pairs", cache: KeptRuns | None = None
-) -> tuple[list[PatchSums], bool]:
-    """Every pair in its order, and whether it was interrupted; InputError before the first."""
-    measured: list[PatchSums] = []
-    settings, partial = study.settings, False
-    try:
-        for batch in measure(study.source, plan, study.load, settings.jobs, settings.ray, cache):
-            measured += batch
-            study.progress(stage, len(measured), len(plan.pairs))
-    except KeyboardInterrupt:
-        partial = True
-    if not measured:
-        raise InputError("interrupted before anything was measured")
-    return sorted(measured, key=lambda sums: sums.number), partial
-
-
-def _result(
-    study: PatchStudy,
-    pairs: Sequence[PreparedPair],
-    metric: PairMetric,
-    measured: Sequence[PatchSums],
-) -> Patch:
-    """Return a result with everything but what patching did."""
-    settings, source = study.settings, study.source
-    pairs = [pairs[sums.number] for sums in measured]
-    names = shares.clusters(pairs)
-    held = all(pair.against is not None for pair in pairs)
-    sides = [shares.baseline(measured, names, metric, side, held=held) for side in (0, 1)]
-    shares.gap(measured, names, metric, source)
-    return Patch(
-        source=source.info,
-        layout=source.layout,
-        texts=2 * len(pairs),
-        corpus=corpus(pairs),
-        seed=settings.seed,
-        task=study.task,
-        metric=metric.name,
-        unit=metric.unit,
-        component=settings.component,
-        by=settings.by,
-        position=settings.where,
-        directions=settings.directions,
-        pairs=len(pairs),
-        clusters=len(set(names)),
-        family=0,
-        clean=sides[0],
-        corrupted=sides[1],
-        effects=(),
-        example=example(source, pairs),
-        user_defined=_user_defined(metric, settings),
-    )
 
 
 def _user_defined(metric: PairMetric, settings: PatchSettings) -> tuple[UserDefined, ...]:

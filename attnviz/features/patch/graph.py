@@ -22,7 +22,7 @@ _CLEAR, _LETTER = 0.08, 0.06
 
 _BEND = {"q": 0.16, "k": 0.0, "v": -0.16, LOGITS: 0.0}
 
-FED: Mapping[str, str] = {"q": "queries", "k": "keys", "v": "values", LOGITS: "logits"}
+FED: Mapping[str, str] = words.SIDES | {LOGITS: "logits"}
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,10 @@ class PatchMeter:
             from attnviz.features.patch.estimate import estimates
 
             guessed = estimates(bench, runs, [trial.target for trial in plan.trials], plan.at)
-        clean, corrupted = unpatched(bench, runs)
+        clean, corrupted = (
+            arrays.to_numpy(bench.values(run.ends, runs)).tolist()
+            for run in (runs.clean, runs.corrupted)
+        )
         return [
             PatchSums(
                 pair.number, clean[index], corrupted[index], *answers(runs, index),
@@ -156,15 +159,6 @@ def _with_means(runs: RunPair, means: Mapping[Site, Floats]) -> RunPair:
         mean = lib.asarray(means[site][:length].swapaxes(0, 1), z.dtype, z)
         replaced[site] = lib.xp.broadcast_to(mean, z.shape)
     return RunPair(runs.pairs, runs.clean, replace(runs.corrupted, values={"z": replaced}))
-
-
-def unpatched(bench: PatchBench, runs: RunPair) -> tuple[list[float], list[float]]:
-    """Return the metric on the clean and on the corrupted runs, by pair."""
-    clean, corrupted = (
-        arrays.to_numpy(bench.values(run.ends, runs)).tolist()
-        for run in (runs.clean, runs.corrupted)
-    )
-    return clean, corrupted
 
 
 def answers(runs: RunPair, index: int) -> tuple[tuple[bool, bool], tuple[bool, bool]]:

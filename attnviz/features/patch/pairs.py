@@ -176,15 +176,12 @@ def _ready(source: Source, number: int, pair: Pair, align: Align, mask: int | No
         raise InputError(
             f"answer and against are the same token {pair.answer!r}; name two that differ"
         )
-    positions = tuple(_predicts(source, number, inputs, mask) for inputs in (clean, corrupted))
+    at = _predicts(source, number, clean, mask), _predicts(source, number, corrupted, mask)
     partner = _partners(clean, corrupted, pair, align)
     mine, theirs = predicted(clean).ids, predicted(corrupted).ids
     span = tuple(i for i, j in enumerate(partner) if j < 0 or mine[i] != theirs[j])
     cluster = f"group {pair.group}" if pair.group is not None else f"text {near_copy(clean)}"
-    return PreparedPair(
-        number, pair, clean, corrupted, answer, against, (positions[0], positions[1]), partner,
-        span, cluster,
-    )  # fmt: skip
+    return PreparedPair(number, pair, clean, corrupted, answer, against, at, partner, span, cluster)
 
 
 def _inputs(

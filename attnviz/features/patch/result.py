@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, get_args
 
 from attnviz.core.heads import Head, Layout
 from attnviz.core.lengths import OneOf
@@ -15,6 +15,7 @@ from attnviz.interventions.judge import Often
 Direction = Literal["denoise", "noise"]
 Side = Literal["q", "k", "v", "logits"]
 DIRECTIONS: tuple[Direction, ...] = ("denoise", "noise")
+Component = Literal["z", "q", "k", "v", "pattern", "gate", "attention", "mlp", "residual"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,12 @@ class _BothWays:
     def of(self, direction: Direction) -> PatchShare | None:
         """By direction."""
         return self.denoise if direction == "denoise" else self.noise
+
+    @property
+    def shares(self) -> dict[Direction, PatchShare]:
+        """By direction, of those that were asked for."""
+        both = ((direction, self.of(direction)) for direction in DIRECTIONS)
+        return {direction: share for direction, share in both if share is not None}
 
     @property
     def first(self) -> PatchShare:
@@ -114,6 +121,16 @@ class PathEffect(_BothWays):
     denoise: PatchShare | None = None
     noise: PatchShare | None = None
     estimate: float | None = None
+
+    @property
+    def heads(self) -> tuple[Head, ...]:
+        """The sender, and the receivers."""
+        return (self.sender, *self.receivers)
+
+    @property
+    def layer(self) -> int:
+        """The sender's."""
+        return self.sender.layer
 
     def name(self, layout: Layout) -> str:
         """``1.4 -> 2.0.k``."""
@@ -329,9 +346,7 @@ class Patch(Renderable, Result):
     task: str
     metric: str
     unit: str
-    component: Annotated[
-        str, OneOf("z", "q", "k", "v", "pattern", "gate", "attention", "mlp", "residual")
-    ]
+    component: Annotated[str, OneOf(*get_args(Component))]
     by: str
     position: str
     directions: tuple[Direction, ...]
@@ -354,6 +369,16 @@ class Patch(Renderable, Result):
     def divided(self) -> str:
         """Which pairs a circuit was found on."""
         return "" if self.circuit is None else self.circuit.split
+
+    def single(self, direction: Direction) -> dict[Head, PatchShare]:
+        """Return the share of every head that was patched alone, at all positions at once."""
+        return {
+            effect.heads[0]: share
+            for effect in self.effects
+            if len(effect.heads) == 1
+            and effect.position is None
+            and (share := effect.of(direction)) is not None
+        }
 
     def strongest(self) -> tuple[PathEffect, ...]:
         """Return the edges, the largest first by size."""

@@ -98,11 +98,9 @@ def _number(value: object) -> Tensor | None:
 def metric_of(metric: str | Function | None, pairs: Sequence[PreparedPair]) -> PairMetric:
     """Choose the metric asked for, or the logit difference where all pairs have both tokens."""
     users = {user.name: user for user in USERS.values() if user.of == "pairs"}
-    if callable(metric):
-        user = given_metric(metric, "pairs")
+    user = given_metric(metric, "pairs") if callable(metric) else users.get(metric or "")
+    if user is not None:
         return PairMetric(user.name, user.unit, user.function)
-    if metric in users:
-        return PairMetric(metric, users[metric].unit, users[metric].function)
     missing = [pair.number + 1 for pair in pairs if pair.against is None]
     name = metric or ("log-prob" if missing else "logit-diff")
     if name not in OF_PAIRS:

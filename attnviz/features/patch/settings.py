@@ -9,7 +9,7 @@ from typing import Any, Literal
 from attnviz.core.settings import POSITIONS, Parallel, like, number_or_text, setting
 from attnviz.core.split import EVERYTHING, HALVES, Splitting
 from attnviz.errors import Setting, UsageError
-from attnviz.features.patch.result import DIRECTIONS, Direction
+from attnviz.features.patch.result import DIRECTIONS, Component, Direction
 
 AUTO, FAITHFUL = "auto", 0.85
 """The fewest heads that keep so much of the gap, or as much over all of it as this is under it."""
@@ -43,15 +43,13 @@ class PatchSettings(Splitting):
     align: Literal["position", "word"] = setting(
         "position", "How prompts of different lengths are aligned.", panel=PAIRS
     )
-    component: Literal["z", "q", "k", "v", "pattern", "gate", "attention", "mlp", "residual"] = (
-        setting(
-            "z",
-            "What is patched. Heads' outputs (z), the gate on them in gated attention, their q, k "
-            "or v after rotary positions, the weights alone (pattern), sublayers, or the states "
-            "that enter each layer (residual).",
-            panel=PATCHED,
-            common=True,
-        )
+    component: Component = setting(
+        "z",
+        "What is patched. Heads' outputs (z), the gate on them in gated attention, their q, k or v "
+        "after rotary positions, the weights alone (pattern), sublayers, or the states that enter "
+        "each layer (residual).",
+        panel=PATCHED,
+        common=True,
     )
     select: str | None = setting(
         None,

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from attnviz.core.source import Source
 from attnviz.errors import InputError
 from attnviz.features.patch.measure import Floats, PatchSums
 from attnviz.features.patch.pairs import PreparedPair
@@ -22,14 +21,9 @@ from attnviz.statistics.ratios import mean
 
 
 def baseline(
-    measured: Sequence[PatchSums],
-    names: Sequence[str],
-    metric: PairMetric,
-    side: int,
-    *,
-    held: bool,
+    measured: Sequence[PatchSums], names: Sequence[str], side: int, *, held: bool
 ) -> TaskScore:
-    """How the model does unpatched."""
+    """How the model does unpatched: on the clean prompts (side 0), or on the corrupted ones."""
     values = np.array([(sums.clean, sums.corrupted)[side] for sums in measured])
     middle, low, high = mean(values, names)
     wins = float(np.mean([sums.wins[side] for sums in measured])) if held else None
@@ -37,15 +31,12 @@ def baseline(
     return TaskScore(middle, none_if_nan(low), none_if_nan(high), wins, top)
 
 
-def gap(
-    measured: Sequence[PatchSums], names: Sequence[str], metric: PairMetric, source: Source
-) -> Floats:
-    """Clean minus corrupted, by pair: what there is to do."""
+def check_gap(measured: Sequence[PatchSums], names: Sequence[str], metric: PairMetric) -> None:
+    """Raise InputError where clean minus corrupted, all that there is to do, may be nothing."""
     gaps = np.array([sums.clean - sums.corrupted for sums in measured])
     middle, low, high = mean(gaps, names)
     size = max(1.0, *(abs(sums.clean) for sums in measured))
-    nothing = abs(middle) < ROUNDING * size
-    if nothing or low <= 0 <= high:
+    if abs(middle) < ROUNDING * size or low <= 0 <= high:
         between = "" if math.isnan(low) else f", 95 % interval {low:+.3g} to {high:+.3g}"
         raise InputError(
             "the {} does not move: clean minus corrupted is {:+.3g}{}, so no share of it can be "
@@ -55,7 +46,6 @@ def gap(
             between,
             metric=...,
         )
-    return gaps
 
 
 def effects(
@@ -65,24 +55,16 @@ def effects(
     names: Sequence[str],
 ) -> tuple[PatchEffect, ...]:
     """Every trial with its shares."""
-    changes, gaps = moved(measured, directions)
-    judged = shares(changes, gaps, names)
-    estimated = np.stack([sums.estimated for sums in measured])
-    total = float(gaps.sum())
-    results = []
-    for number, trial in enumerate(trials):
-        by_direction: Mapping[Direction, PatchShare] = {
-            name: judged[n][number] for n, name in enumerate(directions)
-        }
-        guess = float(estimated[:, number].sum()) / total if estimated.size else None
-        target = trial.target
-        results.append(
-            PatchEffect(
-                target.name, target.heads, target.layer, trial.position,
-                by_direction.get("denoise"), by_direction.get("noise"), guess,
-            )
-        )  # fmt: skip
-    return tuple(results)
+    by_trial, gaps = _judged(measured, directions, names)
+    estimated, total = np.stack([sums.estimated for sums in measured]), float(gaps.sum())
+    return tuple(
+        PatchEffect(
+            trial.target.name, trial.target.heads, trial.target.layer, trial.position,
+            **by_trial[number],
+            estimate=float(estimated[:, number].sum()) / total if estimated.size else None,
+        )
+        for number, trial in enumerate(trials)
+    )  # fmt: skip
 
 
 def moved(measured: Sequence[PatchSums], directions: Sequence[Direction]) -> tuple[Floats, Floats]:
@@ -106,17 +88,20 @@ def edges(
     estimated: Mapping[Path, float],
 ) -> tuple[PathEffect, ...]:
     """Every path with its shares; arguments as for :func:`effects`."""
-    judged = shares(*moved(measured, directions), names)
-    by_direction = [
-        dict(zip(directions, path_shares, strict=True)) for path_shares in zip(*judged, strict=True)
-    ]
+    by_path, _ = _judged(measured, directions, names)
     return tuple(
-        PathEffect(
-            path.sender, path.receivers, path.side, by_direction[n].get("denoise"),
-            by_direction[n].get("noise"), estimated.get(path),
-        )
-        for n, path in enumerate(paths)
-    )  # fmt: skip
+        PathEffect(path.sender, path.receivers, path.side, **judged, estimate=estimated.get(path))
+        for path, judged in zip(paths, by_path, strict=True)
+    )
+
+
+def _judged(
+    measured: Sequence[PatchSums], directions: Sequence[Direction], names: Sequence[str]
+) -> tuple[list[dict[Direction, PatchShare]], Floats]:
+    """Judge all runs together: the shares of each by direction, and every pair's gap."""
+    changes, gaps = moved(measured, directions)
+    by_run = zip(*shares(changes, gaps, names), strict=True)
+    return [dict(zip(directions, of_run, strict=True)) for of_run in by_run], gaps
 
 
 def shares(changes: Floats, gaps: Floats, names: Sequence[str]) -> list[list[PatchShare]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from attnviz.core.spans import EVERY
 from attnviz.core.threads import side_by_side
 from attnviz.errors import ModelError, SelectionError, UsageError
 from attnviz.features.patch.pairs import PreparedPair
-from attnviz.features.patch.result import Direction
+from attnviz.features.patch.result import Component, Direction
 from attnviz.features.patch.runs import Integers, PatchBench, Prefix, RunPair
 from attnviz.interventions.sweep import MEMORY, Intervention, beside, filled, joined
 from attnviz.interventions.sweep import sweep as sweep_interventions
@@ -28,7 +28,6 @@ from attnviz.scoring.observe import observe
 from attnviz.scoring.select import Group, every_head, read_groups
 from attnviz.scoring.user_measures import UserFill
 
-Component = Literal["z", "q", "k", "v", "pattern", "gate", "attention", "mlp", "residual"]
 WHOLE: tuple[Component, ...] = ("mlp", "residual")  # what has no heads
 
 _WORDS = {"k": "keys", "v": "values"}
@@ -391,7 +390,10 @@ class _Patches:
         """Return what is put in the place of a part of a layer."""
         if (site, part) not in self._values:
             theirs = moved(self.donor.values[part][site], self.places)
-            self._values[site, part] = theirs if part == "gate" else self._filled(site, theirs)
+            if self.fill is not None and part != "gate":  # by the user, of [N, T, H, d]
+                ours, other = (z.swapaxes(1, 2) for z in (self.base.values["z"][site], theirs))
+                theirs = filled(self.fill, self.base.batch, site, ours, other).swapaxes(1, 2)
+            self._values[site, part] = theirs
         return self._values[site, part]
 
     def _parts(self, target: Target, part: Part) -> Iterator[tuple[Site, Part, tuple[int, ...]]]:
@@ -401,13 +403,6 @@ class _Patches:
             yield site, part, rows
             if site in gates:
                 yield site, "gate", rows
-
-    def _filled(self, site: Site, theirs: Array) -> Array:
-        """Choose what takes a place: the other run's values [N, H, T, d], or a user's."""
-        if self.fill is None:
-            return theirs
-        ours, replacements = (z.swapaxes(1, 2) for z in (self.base.values["z"][site], theirs))
-        return filled(self.fill, self.base.batch, site, ours, replacements).swapaxes(1, 2)
 
     def _mask(self, trial: Patching, length: int) -> Bools:
         """Bool [N, length], which positions one trial patches."""

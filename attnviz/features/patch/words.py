@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
 from attnviz.drawing.grid import signed
-from attnviz.drawing.labels import counted, in_part, model_name, visible
+from attnviz.drawing.labels import counted, in_part, known_decimals, model_name, visible
 from attnviz.errors import UsageError
 from attnviz.features.patch import result as records
 from attnviz.features.patch.pairs import TASKS
@@ -85,8 +84,7 @@ def share(measured: records.PatchShare | None) -> str:
     low, high = measured.low, measured.high
     if low is None or high is None or high <= low:
         return signed(measured.share, 3, 3)
-    decimals = max(1, min(4, 1 - math.floor(math.log10((high - low) / 2))))
-    text = f"{measured.share:+.{decimals}f}"
+    text = f"{measured.share:+.{known_decimals(low, high, 1)}f}"
     return "0" if float(text) == 0 else text.replace("-", MINUS)
 
 
@@ -98,8 +96,7 @@ def interval(share: records.PatchShare | None, *, joint: bool = True) -> str:
     low, high = ends
     if low is None or high is None:
         return ""
-    half = max((high - low) / 2, 1e-12)
-    decimals = max(1, min(4, 1 - math.floor(math.log10(half))))
+    decimals = known_decimals(low, high, 1)
     return f"{low:+.{decimals}f} to {high:+.{decimals}f}".replace("-", MINUS)
 
 
@@ -152,50 +149,31 @@ def quote(result: records.Patch) -> str:
     first = result.ranked()[0]
     sure = [effect for effect in result.effects if effect.first.sure]
     of = "" if result.task == "pairs" else f" of {result.task}"
-    pairs = f"On {counted(result.pairs, 'pair')}{of}"
-    parts = [part for part in (_restores(result, first), _removes(result, first)) if part]
-    sentence = f"{pairs}, {', and '.join(parts)}"
+    sentence = f"On {counted(result.pairs, 'pair')}{of}, {_does(result, first)}"
     if result.family > 1 and first.first.joint_low is not None:
         direction = "restores" if first.denoise else "removes"
         sentence += (
             f"; of {len(result.effects)} {nouns(result)}, {len(sure)} "
             f"{direction if len(sure) == 1 else direction[:-1]} a share that differs from 0"
         )
-        return sentence + _would_show(result) + "."
-    return sentence + "."
+        unsure = [effect.first for effect in result.effects if not effect.first.sure]
+        sizes = [share.detectable for share in unsure if share.detectable is not None]
+        if sizes:
+            sentence += f", and of the others {percent(max(sizes))} would have shown"
+    return f"{sentence}."
 
 
-def _would_show(result: records.Patch) -> str:
-    """Say how many others would have been told from 0: ``, and of the others 4 % would show``."""
-    unsure = [effect.first for effect in result.effects if not effect.first.sure]
-    detectable = [share.detectable for share in unsure if share.detectable is not None]
-    return f", and of the others {percent(max(detectable))} would have shown" if detectable else ""
-
-
-def _restores(result: records.Patch, first: records.PatchEffect) -> str:
-    share = first.denoise
-    if share is None:
-        return ""
-    ends = interval_percent(share)
-    verb = "restore" if _many(result, first) else "restores"
-    return (
-        f"{subject(result, first)} of the clean run alone {verb} {percent(share.share)} of the "
-        f"{metric(result)}{ends}"
-    )
-
-
-def _removes(result: records.Patch, first: records.PatchEffect) -> str:
-    share = first.noise
-    if share is None:
-        return ""
-    ends = interval_percent(share)
-    pronoun, verb = ("those", "remove") if _many(result, first) else ("that", "removes")
-    if first.denoise is not None:
-        return f"{pronoun} of the corrupted run {verb} {percent(share.share)}{ends}"
-    return (
-        f"{subject(result, first)} of the corrupted run alone {verb} {percent(share.share)} of the "
-        f"{metric(result)}{ends}"
-    )
+def _does(result: records.Patch, first: records.PatchEffect) -> str:
+    """Say what patching does in each direction, as the end of a sentence."""
+    several, clauses = _many(result, first), list[str]()
+    for direction, share in first.shares.items():
+        run, verb = ("clean", "restore") if direction == "denoise" else ("corrupted", "remove")
+        amount = f"{verb if several else f'{verb}s'} {percent(share.share)}"
+        clause = f"{subject(result, first)} of the {run} run alone {amount} of the {metric(result)}"
+        if clauses:
+            clause = f"{'those' if several else 'that'} of the {run} run {amount}"
+        clauses.append(f"{clause}{interval_percent(share)}")
+    return ", and ".join(clauses)
 
 
 def subject(result: records.Patch, effect: records.PatchEffect) -> str:
@@ -219,16 +197,13 @@ def _many(result: records.Patch, effect: records.PatchEffect) -> bool:
 
 def interval_percent(share: records.PatchShare) -> str:
     """`` (in the typical pair 20 to 27 %, joint 95 %)``; empty where there is none."""
-    if share.joint_low is None or share.joint_high is None:
-        if share.low is None or share.high is None:
-            return ""
-        return f" (95 % interval {100 * share.low:.0f} to {100 * share.high:.0f} %)".replace(
-            "-", MINUS
-        )
-    return (
-        f" (in the typical pair {100 * share.joint_low:.0f} to {100 * share.joint_high:.0f} %, "
-        "joint 95 %)"
-    ).replace("-", MINUS)
+    low, high, joint = share.joint_low, share.joint_high, True
+    if low is None or high is None:
+        low, high, joint = share.low, share.high, False
+    if low is None or high is None:
+        return ""
+    ends = f"{100 * low:.0f} to {100 * high:.0f} %".replace("-", MINUS)
+    return f" (in the typical pair {ends}, joint 95 %)" if joint else f" (95 % interval {ends})"
 
 
 def headline(result: records.Patch) -> str:
@@ -418,12 +393,8 @@ def not_done(score: records.TaskScore, metric: str) -> str:
     return ""
 
 
-def notes(result: records.Patch) -> tuple[str, ...]:
-    """Return what to say of a result."""
-    return tuple(_notes(result))
-
-
-def _notes(result: records.Patch) -> Iterator[str]:
+def notes(result: records.Patch) -> Iterator[str]:
+    """Yield what to say of a result."""
     yield from _task(result)
     if result.clusters < result.pairs:
         yield (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from rich.console import RenderableType
@@ -60,10 +60,11 @@ def parts(result: records.Sinks, *, top: int = 12) -> Iterator[RenderableType]:
     yield Line(measured(result), "dim")
 
 
-def sink_tiles(result: records.Sinks) -> dict[Head, Tile]:
-    """Draw the sink of every head that has one."""
+def sink_tiles(result: records.Sinks, spelled: Callable[[str], str] = str) -> dict[Head, Tile]:
+    """Draw the sink of every head that has one, in letters that there are."""
     return {
-        head.head: Tile(tile_text(result, head), result.rests_with(head)) for head in result.sinks
+        head.head: Tile(spelled(tile_text(result, head)), result.rests_with(head))
+        for head in result.sinks
     }
 
 

@@ -8,10 +8,10 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from attnviz.drawing.canvas import picture
 from attnviz.drawing.charts import INK, MARGIN, HeadedFigure, name_axes
-from attnviz.drawing.console import COLOR, Tile
+from attnviz.drawing.console import COLOR
 from attnviz.drawing.grid_figure import draw_grid, size
 from attnviz.drawing.labels import model_name, tick_step
-from attnviz.features.sinks.description import activation_line, measured, norms, summary, tile_text
+from attnviz.features.sinks.description import activation_line, measured, norms, sink_tiles, summary
 from attnviz.features.sinks.result import MASSIVE, Sinks
 
 _GAP, _PANEL, _LEAST, _TALL = 0.75, 2.4, 2.2, 6.0
@@ -32,10 +32,7 @@ def draw(result: Sinks, dpi: float) -> Figure:
     top = sheet.begin(width) + 0.5
     height = min(max(high_1, _LEAST), _TALL)
     figure = sheet.figure(top + max(high_1, height) + 0.55 + MARGIN)
-    tiles = {
-        head.head: Tile(sheet.text(tile_text(result, head)), result.rests_with(head))
-        for head in result.sinks
-    }
+    tiles = sink_tiles(result, sheet.text)
     draw_grid(sheet.axes(MARGIN + left, top, wide_1, high_1), result.layout, tiles,
               "the key with the most weight; colour: its mean weight")  # fmt: skip
     x = MARGIN + left + wide_1 + _GAP

@@ -46,6 +46,8 @@ from attnviz.scoring.observe import Recorder, observe
 from attnviz.scoring.select import Group
 from attnviz.statistics.clusters import ClusterSums
 
+Floats = NDArray[np.float64]
+Maps = NDArray[np.floating]
 Projection = Callable[[Site], Array | None]
 """W_O of a layer by heads, [H, d_v, D]; None where it is not known."""
 
@@ -91,7 +93,11 @@ class SinkObserver:
         keys = slice(rows.key_start, rows.key_start + width)
         sums = self.layers.get(rows.site)
         if sums is None:
-            sums = self.layers[rows.site] = self._empty(heads)
+            zero, zeros = np.zeros((heads, self._length)), np.zeros(heads)
+            sums = self.layers[rows.site] = SinkSums(
+                zero, zero[:1].copy(), zero[:1].copy(), zero - 1, zeros, zeros.copy(),
+                np.zeros((heads, len(GATE_CLASSES))), 0,
+            )  # fmt: skip
         total = to_numpy(arrays.of(weights).column_sums(weights))
         sums.weight[:, keys] += total
         if rows.allowed is None:
@@ -120,11 +126,6 @@ class SinkObserver:
             if len(fresh):
                 values = rows.values[0][:, fresh.tolist()]
                 sums.norms[:, keys.start + fresh] = self._norms(rows.site, values, heads)
-
-    def _empty(self, heads: int) -> SinkSums:
-        zero, zeros = np.zeros((heads, self._length)), np.zeros(heads)
-        few, gate = zero[:1], np.zeros((heads, len(GATE_CLASSES)))
-        return SinkSums(zero, few.copy(), few.copy(), zero - 1, zeros, zeros.copy(), gate, 0)
 
     def _norms(self, site: Site, values: Array, heads: int) -> Floats:
         """[H, keys], of v W_O where that is known, else of v."""
@@ -170,32 +171,6 @@ def largest(states: Sequence[Array]) -> list[Largest]:
     return peaks
 
 
-def by_layer(texts: Sequence[tuple[list[Largest], Tokens]]) -> tuple[LayerActivation, ...]:
-    """Return the largest of all texts after every layer."""
-    layers = []
-    for number in range(len(texts[0][0])):
-        peaks = [states[number] for states, _ in texts]
-        text = max(range(len(peaks)), key=lambda n: abs(peaks[n].value))
-        peak = peaks[text]
-        layers.append(
-            LayerActivation(
-                number - 1,
-                peak.value,
-                peak.dimension,
-                peak.position,
-                text,
-                texts[text][1].texts[peak.position],
-                peak.median,
-                sum(state.massive for state in peaks),
-            )
-        )
-    return tuple(layers)
-
-
-Floats = NDArray[np.float64]
-Maps = NDArray[np.floating]
-
-
 @dataclass(frozen=True, slots=True)
 class TextCosts:
     """One text."""
@@ -220,8 +195,12 @@ def costs(source: Source, inputs: Inputs, sinks: Mapping[Head, int]) -> TextCost
     base = float(full.base[0].mean()) if loss else 0.0
     without: dict[Head, float] = {}
     moved: dict[Head, float] = {}
-    for site, heads in _by_site(sinks).items():
-        maps = _maps(source, inputs, site)
+    for site in dict.fromkeys(head.site for head in sinks):
+        heads = [head for head in sinks if head.site == site]
+        recorder = Recorder([inputs], [site])
+        observe(source, [inputs], recorder)
+        (of_layer,) = recorder.maps().values()
+        maps = of_layer[None]  # [1, H, T, S]
         around = maps.copy()
         for head in heads:
             around[:, head.index] = _without_key(maps[:, head.index], sinks[head])
@@ -249,21 +228,6 @@ def _taking(maps: Array, head: Head) -> ForwardRequest:
     share = np.zeros((1, maps.shape[1]), np.float32)
     share[:, head.index] = 1
     return ForwardRequest(donors={head.site: [Donor("pattern", maps, array(share))]})
-
-
-def _by_site(heads: Mapping[Head, int]) -> dict[Site, list[Head]]:
-    by_site: dict[Site, list[Head]] = {}
-    for head in heads:
-        by_site.setdefault(head.site, []).append(head)
-    return by_site
-
-
-def _maps(source: Source, inputs: Inputs, site: Site) -> Maps:
-    """Return the layer's weights, [1, H, T, S]."""
-    recorder = Recorder([inputs], [site])
-    observe(source, [inputs], recorder)
-    (maps,) = recorder.maps().values()
-    return maps[None]
 
 
 def _without_key(maps: Maps, key: int) -> Maps:
@@ -419,9 +383,26 @@ def spent_on(
     return spent
 
 
-def activations(texts: Sequence[TextSinks]) -> tuple[records.LayerActivation, ...]:
+def activations(texts: Sequence[TextSinks]) -> tuple[LayerActivation, ...]:
     """Return the largest of all texts after every layer; nothing where the states are not shown."""
-    return by_layer([(text.states, text.tokens) for text in texts]) if texts[0].states else ()
+    layers = []
+    for number in range(len(texts[0].states)):
+        peaks = [text.states[number] for text in texts]
+        text = max(range(len(peaks)), key=lambda n: abs(peaks[n].value))
+        peak = peaks[text]
+        layers.append(
+            LayerActivation(
+                number - 1,
+                peak.value,
+                peak.dimension,
+                peak.position,
+                text,
+                texts[text].tokens.texts[peak.position],
+                peak.median,
+                sum(state.massive for state in peaks),
+            )
+        )
+    return tuple(layers)
 
 
 def _cost(values: Sequence[float | None]) -> Interval | None:

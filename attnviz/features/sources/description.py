@@ -166,17 +166,13 @@ def rows_of(result: SourceShares) -> str:
         else "the key with the largest weight of every row"
     )
     by_weights = " by their weights" if result.other_key == REST else ""
+    held_out = ""
+    if result.chosen_on and result.split != EVERYTHING:
+        held_out = f", the role chosen on {result.chosen_on:,} other ones ({result.split})"
     return (
         f"{result.name}, {phrase} against all other keys{by_weights}: {result.rows:,} of "
-        f"{result.of_rows:,} rows of {result.texts:,} texts{held_out(result)}"
+        f"{result.of_rows:,} rows of {result.texts:,} texts{held_out}"
     )
-
-
-def held_out(result: SourceShares) -> str:
-    """``, the role chosen on 30 other ones (hash:0.5)``; empty where nothing was held out."""
-    if not result.chosen_on or result.split == EVERYTHING:
-        return ""
-    return f", the role chosen on {result.chosen_on:,} other ones ({result.split})"
 
 
 def shares_sentence(result: SourceShares) -> str:
@@ -351,7 +347,9 @@ def listing(result: Sources | SourceShares) -> Listing:
                 Column("side", itemgetter(0)),
                 *source("source", "kind", lambda record: record[1].origin),
                 Column("value", lambda record: record[1].value),
-                estimate_column("share", lambda record: _share(record[1])),
+                estimate_column(
+                    "share", lambda record: Interval(record[1].share, record[1].low, record[1].high)
+                ),
                 *plain("joint_low", "joint_high", "detectable", of=itemgetter(1)),
             ],
             [("query", share) for share in result.by_query]
@@ -369,10 +367,6 @@ def listing(result: Sources | SourceShares) -> Listing:
             for key, value in zip(result.key_origins, values, strict=True)
         ],
     )
-
-
-def _share(share: SourceShare) -> Interval:
-    return Interval(share.share, share.low, share.high)
 
 
 def finding(result: Sources | SourceShares, name: str) -> Finding | None:

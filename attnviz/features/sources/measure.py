@@ -238,24 +238,12 @@ def _shares(texts: Sequence[_Text], side: str, seed: int) -> tuple[SourceShare, 
     a = np.array([[text.sides[side].get(origin, 0.0) for origin in origins] for text in texts])
     a, b = a / rows[:, None], np.array([text.contrast for text in texts]) / rows
     judged = ratios(a, b, [text.name for text in texts], seed=seed)
+    ends = (judged.low, judged.high, judged.joint_low, judged.joint_high, judged.detectable)
     shares = [
-        SourceShare(
-            origin,
-            float(a[:, n].mean()),
-            float(judged.value[n]),
-            *(
-                none_if_nan(ends[n])
-                for ends in (
-                    judged.low,
-                    judged.high,
-                    judged.joint_low,
-                    judged.joint_high,
-                    judged.detectable,
-                )
-            ),
-        )
+        SourceShare(origin, float(a[:, n].mean()), float(judged.value[n]),
+                    *(none_if_nan(end[n]) for end in ends))
         for n, origin in enumerate(origins)
-    ]
+    ]  # fmt: skip
     return tuple(sorted(shares, key=lambda share: -abs(share.share)))
 
 

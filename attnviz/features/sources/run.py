@@ -130,7 +130,10 @@ def answer(source: Source, inputs: Inputs, settings: records.SourcesSettings) ->
     by_key = parts.by_key(reason.query)
     matrix = parts.matrix(mix)
     scores = parts.scores(reason.query)
-    added = _added(reason)
+    bias_table = reason.terms.bias
+    added = np.zeros(len(reason.keys))  # [S], by position
+    if bias_table is not None:
+        added = bias_table[reason.query].astype(np.float64)
     scaled, bias = float(mix @ scores), float(mix @ added)
     total = float(matrix.sum())
     parts.check(np.array([total]), np.array([scaled]))
@@ -262,13 +265,6 @@ def mean_of(scores: Floats, mask: NDArray[np.bool_], *, weighted: bool) -> Float
     else:
         powers = mask.astype(np.float64)
     return powers / powers.sum(1, keepdims=True)
-
-
-def _added(reason: Reason) -> Floats:
-    """[S], what is added to the query's scores by position."""
-    bias = reason.terms.bias
-    zeros = np.zeros(len(reason.keys))
-    return zeros if bias is None else bias[reason.query].astype(np.float64)
 
 
 def _row(

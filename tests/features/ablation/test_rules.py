@@ -277,16 +277,9 @@ def test_what_is_written_is_read_and_other_processes_agree(tmp_path: Path) -> No
     assert "attending by the rule previous keeps" in str(found.finding("x").said)
 
 
-@pytest.mark.parametrize(
-    ("method", "told"),
-    [
-        ("rule:sideways", "no rule 'sideways'; choose one of previous"),
-        ("rules", "unknown method 'rules'"),
-    ],
-)
-def test_unknown_rules_are_refused(method: str, told: str, capsys: Any) -> None:
-    assert main(["ablate", "a b a b", "--method", method]) == 2
-    assert told in capsys.readouterr().err
+def test_unknown_rules_are_refused(capsys: Any) -> None:
+    assert main(["ablate", "a b a b", "--method", "rule:sideways"]) == 2
+    assert "no rule 'sideways'; choose one of previous" in capsys.readouterr().err
 
 
 def test_rules_of_users_are_checked() -> None:

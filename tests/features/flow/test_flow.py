@@ -75,14 +75,6 @@ def test_rollout_equals_three_lines_of_numpy(causal: bool) -> None:
     assert (report.total[~report.reach] == 0).all()
 
 
-@given(n=st.integers(1, 9), layers=st.integers(1, 6))
-def test_uniform_attention_rolls_out_in_closed_form(n: int, layers: int) -> None:
-    maps = {Site("encoder", layer): np.full((2, n, n), 1 / n) for layer in range(layers)}
-    report = run_recorded(capture_of(maps))
-    expected = 2.0**-layers * np.eye(n) + (1 - 2.0**-layers) / n
-    np.testing.assert_allclose(report.total, expected, atol=1e-6)
-
-
 def test_a_model_and_its_capture_agree() -> None:
     ran = av.flow(TEXT, method="rollout")
     recorded = av.flow(av.capture(TEXT), method="rollout")
@@ -117,21 +109,6 @@ def test_a_learned_sink_leaves_more_to_the_residual_path() -> None:
     maps = {Site("decoder", 0): np.array([[[0.5, 0.0], [0.25, 0.25]]])}
     report = run_recorded(capture_of(maps))
     np.testing.assert_allclose(report.total, [[1, 0], [0.25 / 1.5, 1.25 / 1.5]], atol=1e-7)
-
-
-def test_max_flow_by_hand() -> None:
-    """Two layers over two tokens; every path to the last position written out.
-
-    To position 1: from token 0 through 0 (at most 0.5 and 0.4) and through 1 (0.3 and 0.6), where
-    token 0 may give 1 to position 0 and 0.3 to position 1; from token 1 through 1 alone.
-    """
-    first = np.array([[1.0, 0.0], [0.3, 0.7]], np.float32)
-    second = np.array([[1.0, 0.0], [0.4, 0.6]], np.float32)
-    steps = [LayerFlow("decoder", 0, first), LayerFlow("decoder", 1, second)]
-    flows = stack.flows(steps)
-    np.testing.assert_allclose(flows, [[1, 0], [0.4 + 0.3, 0.6]], atol=1e-6)
-    shares = stack.max_flow(steps)
-    np.testing.assert_allclose(shares[1], [0.7 / 1.3, 0.6 / 1.3], atol=1e-6)
 
 
 def test_max_flow_is_the_smallest_cut() -> None:

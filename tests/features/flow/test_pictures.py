@@ -71,7 +71,7 @@ def test_terminal_fits_any_width(report: Flow) -> None:
     followed = follow(report, "to", "-1")
     for width in (20, 33, 60, 100, 200):
         for one in (report, followed, follow(report, "from", "three")):
-            lines = shown(description.Lines(one), width).splitlines()
+            lines = shown(description.lines(one), width).splitlines()
             assert max(map(len, lines)) <= width
         for line in shown(description.shares_table(followed), width).splitlines():
             assert len(line) <= width
@@ -79,13 +79,13 @@ def test_terminal_fits_any_width(report: Flow) -> None:
 
 def test_plain_terminals_get_plain_signs(report: Flow) -> None:
     for one in (report, follow(report, "from", "three")):
-        assert shown(description.Lines(one), encoding="ascii").isascii()
+        assert shown(description.lines(one), encoding="ascii").isascii()
     assert shown(description.shares_table(follow(report, "to", "0")), encoding="ascii").isascii()
 
 
 def test_odd_tokens_reach_no_terminal_raw() -> None:
     flow = follow(run_recorded(made(2, 2, ODD)), "to", "1")
-    for part in (description.Lines(flow), description.shares_table(flow)):
+    for part in (description.lines(flow), description.shares_table(flow)):
         assert "\x1b" not in shown(part)
 
 

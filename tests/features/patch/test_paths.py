@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 import attnviz as av
@@ -204,23 +207,26 @@ def test_with_free_mlps_nothing_but_the_head_differs(runs: tuple[PatchBench, Run
         assert float(found[place]) == pytest.approx(expected, abs=1e-4)
 
 
-def test_estimates_are_slopes_of_the_exact_paths(gpt2: Any) -> None:
-    """A hundredth of the difference moves the metric by a hundredth of EAP's score."""
-    ready = prepare(gpt2, task_pairs(gpt2, "induction-swap", 2, 0)[0])
-    bench = PatchBench(gpt2, metric_of(None, ready))
+def slopes(
+    source: Any, given: list[Pair], several: Sequence[Path] | None = None
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """By how much a hundredth of the difference moves the metric along paths; and EAP's scores."""
+    ready = prepare(source, given)
+    bench = PatchBench(source, metric_of(None, ready))
     batch = both(bench, ready, paths.KEPT)
-    scores = estimate.scores(bench, batch, PATHS, 0)
-    step = 0.01
+    tried = several or every_path(source.layout, key_heads(source, ready[0]))
     near = {
-        site: own + step * (batch.clean.values["z"][site] - own)
+        site: own + 0.01 * (batch.clean.values["z"][site] - own)
         for site, own in batch.corrupted.values["z"].items()
     }
-    from dataclasses import replace
-
     small = replace(batch, clean=replace(batch.clean, values={"z": near}))
-    moved = paths.sweep(bench, small, PATHS, "denoise")
+    moved = paths.sweep(bench, small, tried, "denoise")
     start = bench.metric.of(batch.corrupted.logits, batch.clean.logits, ready).numpy()
-    found = (moved - start) / step
+    return (moved - start) / 0.01, estimate.scores(bench, batch, tried, 0)
+
+
+def test_estimates_are_slopes_of_the_exact_paths(gpt2: Any) -> None:
+    found, scores = slopes(gpt2, task_pairs(gpt2, "induction-swap", 2, 0)[0], PATHS)
     np.testing.assert_allclose(found, scores, atol=0.12, rtol=0.06)
 
 
@@ -229,22 +235,7 @@ def test_estimates_of_other_models(family: str, folders: Any) -> None:
     """Rotary positions, shared keys and norms of queries: through the model's own code."""
     source = pretrained.load(str(folders(family, GAIN.get(family, 3.0), words=True)),
                              backend="hooked")  # fmt: skip
-    given = [Pair((7, 21, 30, 4, 18, 11), (7, 21, 9, 4, 18, 11), 5, 12)]
-    ready = prepare(source, given)
-    bench = PatchBench(source, metric_of(None, ready))
-    batch = both(bench, ready, paths.KEPT)
-    every = every_path(source.layout, key_heads(source, ready[0]))
-    scores = estimate.scores(bench, batch, every, 0)
-    from dataclasses import replace
-
-    near = {
-        site: own + 0.01 * (batch.clean.values["z"][site] - own)
-        for site, own in batch.corrupted.values["z"].items()
-    }
-    small = replace(batch, clean=replace(batch.clean, values={"z": near}))
-    moved = paths.sweep(bench, small, every, "denoise")
-    start = bench.metric.of(batch.corrupted.logits, batch.clean.logits, ready).numpy()
-    found = (moved - start) / 0.01
+    found, scores = slopes(source, [Pair((7, 21, 30, 4, 18, 11), (7, 21, 9, 4, 18, 11), 5, 12)])
     size = np.abs(scores).max()
     np.testing.assert_allclose(found, scores, atol=0.05 * size)
     assert size > 0

@@ -132,24 +132,13 @@ def test_a_row_goes_round_its_sink() -> None:
     np.testing.assert_allclose(_without_key(sunk, 0)[0, 0].sum(-1), [0.5, 0.5, 0.5], rtol=1e-6)
 
 
-def plain_tokens(texts: tuple[str, ...], special: tuple[bool, ...] | None = None) -> Tokens:
-    """Tokens of words of their own."""
-    return Tokens(
-        texts=texts,
-        special=special or (False,) * len(texts),
-        separators=(False,) * len(texts),
-        words=tuple(range(len(texts))),
-        segments=(0,) * len(texts),
-    )
-
-
 def test_every_token_is_of_one_class() -> None:
     texts = ("the", ".", "the", ",", "cat", ".", "cat")
-    names = [GATE_CLASSES[place] for place in classed(plain_tokens(texts))]
+    names = [GATE_CLASSES[place] for place in classed(Tokens(texts))]
     assert names == [
         "first", "punctuation", "repeated", "punctuation", "other", "punctuation", "repeated"
     ]  # fmt: skip
-    assert GATE_CLASSES[classed(plain_tokens((".", "a")))[0]] == "first"
+    assert GATE_CLASSES[classed(Tokens((".", "a")))[0]] == "first"
 
 
 def test_gates_by_token_are_those_of_the_model_s_own_projections(tmp_path: Path) -> None:
@@ -211,7 +200,7 @@ def test_a_sink_may_stand_anywhere() -> None:
     values = torch.ones(1, 2, length, 4)
     values[0, 0, 2] = 0
     texts = tuple("abcdef")
-    observer = SinkObserver(plain_tokens(texts), lambda site: None)
+    observer = SinkObserver(Tokens(texts), lambda site: None)
     site = Site("decoder", 0)
     for first in range(0, length, 2):
         rows = slice(first, first + 2)

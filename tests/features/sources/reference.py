@@ -355,42 +355,34 @@ def t5(model: Any, ids: Tensor, target: Tensor) -> dict[str, list[Split]]:
     """Both stacks and the attention between them, under the names enc, dec and cross."""
     config = model.config
 
-    def attention(module: Any, length: int, bias: Tensor | None, *, causal: bool) -> Attention:
+    def attention(module: Any, bias: Tensor | None, *, causal: bool) -> Attention:
         letters = {n: getattr(module, n) for n in "qkvo"}
         heads = config.num_heads
         return Attention(heads, heads, *linear(letters), 1.0, bias=bias, causal=causal)
-
-    def relative(module: Any, length: int) -> Tensor:
-        return module.compute_bias(length, length)[0]
 
     def name(stack: str) -> Callable[[int], str]:
         return lambda head: f"{stack}.{head}"
 
     found: dict[str, list[Split]] = {"enc": [], "dec": [], "cross": []}
-    stream = {"token": model.shared.weight[ids]}
-    bias = relative(model.encoder.block[0].layer[0].SelfAttention, len(ids))
-    for number, block in enumerate(model.encoder.block):
-        own, forward = block.layer
-        one = attention(own.SelfAttention, len(ids), bias, causal=False)
-        split, written = attended(one, rms_norm(own.layer_norm)(stream), name(f"enc:{number}"))
-        found["enc"].append(split)
-        stream = joined(stream, written)
-        out = forward.DenseReluDense(sum(rms_norm(forward.layer_norm)(stream).values()))
-        stream = added(stream, f"encoder MLP {number}", out)
-    memory = rms_norm(model.encoder.final_layer_norm)(stream)
-    stream = {"token": model.shared.weight[target]}
-    bias = relative(model.decoder.block[0].layer[0].SelfAttention, len(target))
-    for number, block in enumerate(model.decoder.block):
-        own, cross, forward = block.layer
-        one = attention(own.SelfAttention, len(target), bias, causal=True)
-        split, written = attended(one, rms_norm(own.layer_norm)(stream), name(f"dec:{number}"))
-        found["dec"].append(split)
-        stream = joined(stream, written)
-        one = attention(cross.EncDecAttention, len(target), None, causal=False)
-        read = rms_norm(cross.layer_norm)(stream)
-        split, written = attended(one, read, name(f"cross:{number}"), memory)
-        found["cross"].append(split)
-        stream = joined(stream, written)
-        out = forward.DenseReluDense(sum(rms_norm(forward.layer_norm)(stream).values()))
-        stream = added(stream, f"decoder MLP {number}", out)
+    memory: Stream = {}
+    for of, kind, tokens in ((model.encoder, "encoder", ids), (model.decoder, "decoder", target)):
+        stream, short = {"token": model.shared.weight[tokens]}, kind[:3]
+        first = of.block[0].layer[0].SelfAttention
+        bias = first.compute_bias(len(tokens), len(tokens))[0]
+        for number, block in enumerate(of.block):
+            own, *cross, forward = block.layer
+            one = attention(own.SelfAttention, bias, causal=short == "dec")
+            read = rms_norm(own.layer_norm)(stream)
+            split, written = attended(one, read, name(f"{short}:{number}"))
+            found[short].append(split)
+            stream = joined(stream, written)
+            for layer in cross:
+                one = attention(layer.EncDecAttention, None, causal=False)
+                read = rms_norm(layer.layer_norm)(stream)
+                split, written = attended(one, read, name(f"cross:{number}"), memory)
+                found["cross"].append(split)
+                stream = joined(stream, written)
+            out = forward.DenseReluDense(sum(rms_norm(forward.layer_norm)(stream).values()))
+            stream = added(stream, f"{kind} MLP {number}", out)
+        memory = rms_norm(of.final_layer_norm)(stream)
     return found

@@ -378,25 +378,20 @@ def test_a_wrong_sum_is_refused(gpt2, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def run(*args: str) -> int:
-        try:
-            return main(["sources", *args]) or 0
-        except SystemExit as end:
-            return int(end.code or 0)
-
-    picture = tmp_path / "sources.svg"
-    assert run(WORDS, "--select", "2.0", "--other-key", "rest", "--json", "-o", str(picture)) == 0
+    picture, lines = tmp_path / "sources.svg", tmp_path / "lines.txt"
+    one = ["sources", WORDS, "--select", "2.0"]
+    assert main([*one, "--other-key", "rest", "--json", "-o", str(picture)]) == 0
     read = json.loads(capsys.readouterr().out)
     assert read["schema"] == "attnviz.sources/1"
     assert read["other_key"] == "rest"
     assert picture.exists()
-    lines = tmp_path / "lines.txt"
     lines.write_text("\n".join(LINES))
-    assert run("--texts", str(lines), "--select", "2.0", "--role", "induction", "--csv") == 0
+    several = ["sources", "--texts", str(lines), "--select", "2.0"]
+    assert main([*several, "--role", "induction", "--csv"]) == 0
     assert "key,1.4,head," in capsys.readouterr().out
-    assert run("--texts", str(lines), "--select", "2.0", "--query", "3") == 2
+    assert main([*several, "--query", "3"]) == 2
     assert "of several every row is looked at" in capsys.readouterr().err
-    assert run(WORDS, "--select", "2.0", "--role", "induction") == 2
+    assert main([*one, "--role", "induction"]) == 2
     assert "--role induction is for several texts" in capsys.readouterr().err
 
 
