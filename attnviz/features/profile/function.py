@@ -123,13 +123,14 @@ def profile(
     if not finished.tally.texts:
         raise InputError(f"no text could be used of {', '.join(names)[:200]}; look at its lines")
     result = summarize(finished, stability=settings.stability)
-    if effects and result.distribution is not None and finished.tally.rows is not None:
-        words = with_words(result.distribution, finished.tally.rows, source)
-        words = replace(words, no_effect=no_effects(source))
-        result = replace(result, distribution=words)
-    elif not effects and result.distribution is not None:
-        rows = replace(result.distribution, no_effect="they were not asked for",
-                        no_words="it was not asked for")  # fmt: skip
+    rows, sums = result.distribution, finished.tally.rows
+    if rows is not None and sums is not None:
+        if effects:
+            rows = replace(with_words(rows, sums, source), no_effect=no_effects(source))
+        else:
+            rows = replace(
+                rows, no_effect="they were not asked for", no_words="it was not asked for"
+            )
         result = replace(result, distribution=rows)
     return with_evidence(result, beside)
 

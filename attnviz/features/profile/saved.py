@@ -33,10 +33,10 @@ from attnviz.features.profile.result import Profile
 from attnviz.features.profile.sampled.sample import COLUMNS, WHOLE, RowSample, WholeRow
 from attnviz.features.profile.sampled.sums import HeadSums
 from attnviz.features.profile.sampled.watch import VECTORS
-from attnviz.features.profile.state import About, Cluster, Run, State
+from attnviz.features.profile.state import About, Run, State
 from attnviz.features.profile.summary import summarize
 from attnviz.features.profile.tally import COUNTS, ShownText
-from attnviz.features.profile.work import ProfileSettings
+from attnviz.features.profile.work import Cluster, ProfileSettings
 from attnviz.models.containers import read_archive
 from attnviz.models.external_errors import one_line
 from attnviz.scoring.plugins import user_defined
@@ -345,11 +345,10 @@ def _state(header: Header, arrays: Arrays) -> State:
     for name, (owner, part) in _fixed(state).items():
         begun = getattr(owner, part)
         setattr(owner, part, _array(arrays, name, begun.shape, begun.dtype))
-    count = len(arrays["copies"])
-    keys = _array(arrays, "copies", (count,), np.uint64).tolist()
-    counts = _array(arrays, "copies.count", (len(arrays["copies.count"]),), np.int64).tolist()
+    keys = _array(arrays, "copies", (-1,), np.uint64).tolist()
+    counts = _array(arrays, "copies.count", (-1,), np.int64).tolist()
     state.copies = Counter(dict(zip(keys, counts, strict=True)))
-    state.groups = set(_array(arrays, "groups", (arrays["groups"].size,), np.uint64).tolist())
+    state.groups = set(_array(arrays, "groups", (-1,), np.uint64).tolist())
     if header.open is not None:
         shape = state.sums.b.shape
         a, b = _array(arrays, "open.a", shape, float), _array(arrays, "open.b", shape, np.int64)
@@ -456,8 +455,9 @@ def _read_sample(rows: HeadSums, header: RowsHeader, arrays: Arrays) -> None:
 
 
 def _array(arrays: Arrays, name: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """Take an array of the file; ValueError for one of another shape or kind."""
+    """Take an array of the file, of any length for -1; ValueError for another shape or kind."""
     array = arrays[name]
+    shape = shape if shape != (-1,) else (array.size,)
     if array.shape != shape or array.dtype != dtype:
         raise ValueError(f"{name} is {array.dtype} {array.shape}, not {np.dtype(dtype)} {shape}")
     return array

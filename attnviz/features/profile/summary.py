@@ -276,21 +276,14 @@ class _Shares:
 
     def tokens(self, head: int) -> tuple[tuple[str, Share], ...]:
         """Return the strings with the most weight; equal ones in the order of the alphabet."""
-        weights = self._flow.weights[: len(self._texts)]
-        total = self._flow.tenths.sum(1)
-        weight, uniform = weights[:, head], weights[:, self._uniform[head]]
+        shares, weight = self.strings(head), self._flow.weights[: len(self._texts), head]
         heaviest = np.argsort(-weight, kind="stable")[: 2 * TOP_TOKENS]
         order = sorted(heaviest.tolist(), key=lambda n: (-weight[n], self._texts[n]))
-        row = self._uniform[head]
         return tuple(
-            (self._texts[n], _share(weight[n], total[head], uniform[n], total[row]))
+            (self._texts[n], Share(float(shares.weight[n]), float(shares.uniform[n])))
             for n in order[:TOP_TOKENS]
             if weight[n] > 0
         )
-
-
-def _share(weight: int, total: int, uniform: int, of: int) -> Share:
-    return Share(float(weight / max(total, 1)), float(uniform / max(of, 1)))
 
 
 def _examples(examples: Examples, number: int, head: Head) -> dict[str, tuple[ExampleRow, ...]]:
