@@ -41,7 +41,7 @@ from attnviz.features.profile.work import windows
 from attnviz.models.cache import identity
 from attnviz.scoring.observe import Recorder, ScoreObserver, observe, score_batch
 from attnviz.scoring.probe import MEASURED
-from attnviz.scoring.totals import Sums
+from attnviz.scoring.totals import Sums, fold
 
 EARLY, LATE, OF = 50, 500, 512
 """Olsson et al. compare the losses at these places of a context of so many tokens."""
@@ -143,7 +143,7 @@ def measure(
                 enumerate(prepared.pieces), key=lambda pair: pair[1].text.number
             )
         ]
-        sums = [_added([sample.sums for sample in group]) for group in texts]
+        sums = [fold([sample.sums for sample in others], first.sums) for first, *others in texts]
         if settings.probe:
             sums = [_without(sample, MEASURED) for sample in sums]
             sums += [
@@ -156,7 +156,7 @@ def measure(
         maps, words = _maps(source, prepared.pieces[0].inputs, settings.map_tokens)
         changes, metric = _ablated(source, prepared.pieces, settings)
         roles = _annotated(source, settings)
-    total = _added(sums)
+    total = fold(sums[1:], sums[0])
     lengths = [[len(sample.losses) for sample in group] for group in texts]
     header = FilmHeader(
         SCHEMA, step, name, source.info, dict(identity or {}),
@@ -239,14 +239,6 @@ def _probe(source: Source, probes: Sequence[Inputs], settings: FilmSettings) -> 
         batch = [inputs for _, inputs in group]
         observer = score_batch(source, batch, settings.measured)
         yield from (observer.sums(item) for item in range(len(batch)))
-
-
-def _added(sums: Sequence[Sums]) -> Sums:
-    """In their order."""
-    total = sums[0]
-    for addend in sums[1:]:
-        total = total + addend
-    return total
 
 
 def _only(sums: Sums, names: Sequence[str]) -> Sums:
@@ -378,7 +370,11 @@ def run(
     measured = {} if state is None else _done(checkpoints, study, state)
     todo = [checkpoint for checkpoint in checkpoints if checkpoint.step not in measured]
     progress("checkpoints", len(measured), len(checkpoints))
-    with Stopping() as stop, _executor(study, len(todo)) as workers:
+    jobs = min(study.settings.jobs, len(todo))
+    executor: AbstractContextManager[Executor[Checkpoint, MeasuredStep]] = (
+        Inline(FilmWorker(study)) if jobs <= 1 else Processes(partial(FilmWorker, study), jobs)
+    )
+    with Stopping() as stop, executor as workers:
         for task, step in answered(workers, todo, "a checkpoint"):
             measured[task.step] = step
             if state is not None:
@@ -387,13 +383,6 @@ def run(
             if stop.asked():
                 break
     return tuple(measured[step] for step in sorted(measured))
-
-
-def _executor(
-    study: FilmStudy, tasks: int
-) -> AbstractContextManager[Executor[Checkpoint, MeasuredStep]]:
-    jobs = min(study.settings.jobs, tasks)
-    return Inline(FilmWorker(study)) if jobs <= 1 else Processes(partial(FilmWorker, study), jobs)
 
 
 def _done(

@@ -74,11 +74,6 @@ def joint(share: SpanShare) -> Interval:
     return Interval(share.mean, share.joint_low, share.joint_high)
 
 
-def lift(share: SpanShare) -> str:
-    """How many times chance."""
-    return times(share.lift)
-
-
 def times(value: float | None) -> str:
     """Return a factor, ``×1.7``; a dash for none."""
     if value is None:
@@ -119,7 +114,7 @@ def answer(result: Spans, keys: str | None = None) -> str:
     clauses = []
     for span in names:
         parts = [
-            f"{name(weights.head)} ({lift(share)}, {estimate(joint(share))})"
+            f"{name(weights.head)} ({times(share.lift)}, {estimate(joint(share))})"
             for weights, which, share in triples
             if which == span
         ]
@@ -387,7 +382,7 @@ def _of_spans(result: Spans, name: str) -> Finding:
             if span == ELSEWHERE or share.mean is None:
                 continue
             values[span][head] = (share.mean, share.joint_low, share.joint_high)
-            line = f"{span} {estimate(joint(share))}, {lift(share)} chance"
+            line = f"{span} {estimate(joint(share))}, {times(share.lift)} chance"
             lines.append((share.lift or 0.0, line))
         sentences[head] = [line for _, line in sorted(lines, reverse=True)[:_SPANS]]
     measures = [

@@ -352,7 +352,7 @@ def _measured(
     keys = measuring.key_groups(tokens)
     sums = watched(source, inputs, measuring.row_groups(tokens), [*keys, *documents])
     first = len(keys)
-    measuring.add(sums.part(first), tokens)
+    measuring.add(sums.block(slice(None), slice(first)), tokens)
     chosen = sums.per_token[:, -1, first:].argmax(1)
     return chosen == example.right
 

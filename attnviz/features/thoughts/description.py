@@ -82,7 +82,7 @@ def _sentences(result: Thoughts, trace: Trace) -> Table:
         cells += [words.weight(read[number])]
         if result.causal:
             feeds = ", ".join(words.number(trace, source) for source, _ in trace.feeds(number))
-            cells += [words.effect(importance[number]), feeds]
+            cells += [words.figure(importance[number]), feeds]
         cells += [words.anew(trace.anew[number])] if result.resampled else []
         table.add_row(*cells)
     return table
@@ -98,8 +98,8 @@ def _heads(result: Thoughts, trace: Trace, limit: int) -> Table:
     for head in result.ranked()[:limit]:
         read = words.top(words.on_trace(trace, head).vertical)
         name = result.layout.name(head.head) + words.MARK * bool(head.sure)
-        cells = [name, words.tail(head.kurtosis)]
-        cells += [words.tail(head.control)] if controls else []
+        cells = [name, words.figure(head.kurtosis)]
+        cells += [words.figure(head.control)] if controls else []
         cells += [words.ends(head)] if several else []
         cells += ["" if read is None else visible(words.said(trace, read, 40))]
         table.add_row(*cells)
@@ -199,8 +199,8 @@ def finding(result: Thoughts, name: str) -> Finding:
 
 
 def _lines(result: Thoughts, head: ReceiverHead) -> Iterator[str]:
-    control = "" if head.control is None else f", {words.tail(head.control)} in random order"
-    yield f"kurtosis over sentences {words.tail(head.kurtosis)}{control}"
+    control = "" if head.control is None else f", {words.figure(head.control)} in random order"
+    yield f"kurtosis over sentences {words.figure(head.kurtosis)}{control}"
     trace = result.traces[0]
     read = words.top(words.on_trace(trace, head).vertical)
     if read is not None:
@@ -226,7 +226,7 @@ def dot(result: Thoughts) -> str:
         lines.append(f"  s{number + 1} [label={_quoted(text)}];")
     for number in range(len(trace.sentences)):
         lines += [
-            f"  s{source + 1} -> s{number + 1} [label={_quoted(words.effect(value))}];"
+            f"  s{source + 1} -> s{number + 1} [label={_quoted(words.figure(value))}];"
             for source, value in trace.feeds(number)
         ]
     return "\n".join([*lines, "}"]) + "\n"

@@ -84,7 +84,7 @@ def test_scores_are_those_of_the_formula(block: int, apart: int) -> None:
     length, sentences = 40, [(1, 4), (4, 5), (6, 11), (11, 17), (17, 19), (20, 28), (28, 31),
                              (31, 36), (36, 40)]  # fmt: skip
     weights = causal_weights(3, length)
-    observer = SentenceObserver(sentences, length, Layout({"decoder": (3,)}))
+    observer = SentenceObserver(sentences, length)
     for start in range(0, length, block):
         stop = min(start + block, length)
         observer.observe(
