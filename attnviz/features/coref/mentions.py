@@ -264,15 +264,15 @@ class _Reader:
     def _close(self, name: str, row: int, line: int) -> Iterator[tuple[str, list[int], str]]:
         if not self._open[name]:
             raise _Broken(line, f"{name[:_SHOWN]}) closes a mention that is not open; {_FORMS}")
-        start, given = self._open[name].pop()
+        start, annotated = self._open[name].pop()
         self._waiting -= 1
         span = list(range(start, row + 1))
         match = _PART.fullmatch(name)
         if match is None:
-            yield name, span, given
+            yield name, span, annotated
             return
         entity, part, total = match[1], int(match[2]), int(match[3])
-        words, head, parts = self._parts.pop((entity, total), ([], given, 0))
+        words, head, parts = self._parts.pop((entity, total), ([], annotated, 0))
         if part != parts + 1 or part > total:
             raise _Broken(line, f"{name[:_SHOWN]} comes where [{parts + 1}/{total}] is expected")
         if part == total:

@@ -143,7 +143,9 @@ def measure(
                 enumerate(prepared.pieces), key=lambda pair: pair[1].text.number
             )
         ]
-        sums = [fold([sample.sums for sample in others], first.sums) for first, *others in texts]
+        sums = [
+            fold([sample.sums for sample in remaining], first.sums) for first, *remaining in texts
+        ]
         if settings.probe:
             sums = [_without(sample, MEASURED) for sample in sums]
             sums += [

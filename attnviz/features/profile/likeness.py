@@ -272,17 +272,17 @@ def _together(captures: Sequence[Capture], heads: Collection[Head]) -> Mapping[S
     ]
     by_kind: dict[SiteKind, Alike] = {}
     for kind, group in chosen.items():
-        apart, _ = distances(sample, kind, len(group))
-        if np.isnan(apart).any():
+        separation, _ = distances(sample, kind, len(group))
+        if np.isnan(separation).any():
             continue
         mask = ~np.eye(len(group), dtype=np.bool_)
-        places = plane(apart)
-        total = float((apart**2).sum()) / (2 * len(group))
+        places = plane(separation)
+        total = float((separation**2).sum()) / (2 * len(group))
         by_kind[kind] = Alike(
             tuple(group),
             places,
             tuple(
-                tuple((group[near], far) for near, far in nearest(apart, n, NEAREST, mask))
+                tuple((group[near], far) for near, far in nearest(separation, n, NEAREST, mask))
                 for n in range(len(group))
             ),
             float((places**2).sum()) / total if total > 0 else 1.0,

@@ -196,24 +196,32 @@ class Measuring:
         half = ClusterSums.of(*groups).half()
         joint = self._joint()
         with np.errstate(invalid="ignore", divide="ignore"):
-            mean, chance, per_token = values / rows, chances / rows, tokens / rows
+            means, uniform, per_token = values / rows, chances / rows, tokens / rows
+
+        def share(head: int, span: int) -> SpanShare:
+            """Of the rows that were asked for, which are the last group."""
+            last = head, -1, span
+            if not rows[last]:
+                return SpanShare(None, None, None, None, 0)
+            mean, chance, width = float(means[last]), float(uniform[last]), float(half[head, span])
+            sure = not np.isnan(width)
+            return SpanShare(
+                mean,
+                chance,
+                mean / chance if chance > 0 else None,
+                float(per_token[last]),
+                int(rows[last]),
+                max(mean - width, 0.0) if sure else None,
+                min(mean + width, 1.0) if sure else None,
+                *(joint.of((head, span)) if joint is not None else ()),
+            )
+
         weights = []
         for number, head in enumerate(self.layout):
-            shares = tuple(
-                _share(
-                    mean[number, -1, k],
-                    chance[number, -1, k],
-                    per_token[number, -1, k],
-                    int(rows[number, -1, k]),
-                    half[number, k],
-                    joint,
-                    (number, k),
-                )
-                for k in range(len(self.names))
-            )
+            shares = tuple(share(number, span) for span in range(len(self.names)))
             matrix = tuple(
                 tuple(None if np.isnan(share) else float(share) for share in line)
-                for line in mean[number, :-1]
+                for line in means[number, :-1]
             )
             weights.append(SpanWeights(head, shares, matrix))
         return tuple(weights)
@@ -236,31 +244,6 @@ class Measuring:
             ratios(a, rows, self._names, size=values, few=True) for a in (values, values - chances)
         )
         return Joint(shares, excess)
-
-
-def _share(
-    mean: float,
-    chance: float,
-    per_token: float,
-    rows: int,
-    half: float,
-    joint: Joint | None,
-    cell: tuple[int, int],
-) -> SpanShare:
-    if not rows:
-        return SpanShare(None, None, None, None, 0)
-    mean, chance = float(mean), float(chance)
-    sure = not np.isnan(half)
-    return SpanShare(
-        mean,
-        chance,
-        mean / chance if chance > 0 else None,
-        float(per_token),
-        rows,
-        max(mean - float(half), 0.0) if sure else None,
-        min(mean + float(half), 1.0) if sure else None,
-        *(joint.of(cell) if joint is not None else ()),
-    )
 
 
 GazeGroups = list[Sequence[int]]

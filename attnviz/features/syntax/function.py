@@ -56,8 +56,8 @@ class _Study:
         """Give the figures of a control of a model, which ``load`` loads."""
 
         def measured(*_: object) -> Untrained:
-            found = self.measured(load(), load, f"{control.title}: ")
-            figures = (found.relations, found.roles, found.trees, found.rooted)
+            report = self.measured(load(), load, f"{control.title}: ")
+            figures = (report.relations, report.roles, report.trees, report.rooted)
             return Untrained(control.seed, control.scale, *figures)
 
         about = (control, self.settings, self.sentences, self.bad)

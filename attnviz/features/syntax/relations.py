@@ -96,8 +96,8 @@ def _relation(name: str, table: gold.HitTable, layout: Layout) -> records.Relati
     offset = table.best_rule(everything)
     best = None
     if table.count[table.chosen].sum():
-        place = int(table.accuracy(table.chosen).argmax())
-        best = _held_out(name, table, layout, *divmod(place, len(records.DIRECTIONS)))
+        cell = int(table.accuracy(table.chosen).argmax())
+        best = _held_out(name, table, layout, *divmod(cell, len(records.DIRECTIONS)))
     return records.Relation(
         name=name,
         count=count,

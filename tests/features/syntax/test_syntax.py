@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from functools import cache
 from time import process_time
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import attnviz
 from attnviz.captures.loading import load
 from attnviz.cli import main
+from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Prompt
 from attnviz.core.result import Interval
 from attnviz.corpus.conllu import Sentence
@@ -25,6 +27,7 @@ from attnviz.features.syntax.result import Syntax
 from attnviz.models import pretrained
 from attnviz.models.demo import DEMOS
 from tests.checkpoints import needs_transformers_5
+from tests.corpus.gold import results
 from tests.corpus.gold.reference import SAMPLE, gold, words_of_eager
 from tests.corpus.gold.sentences import treebank
 
@@ -337,3 +340,21 @@ def test_the_table(minilm: str, capsys) -> None:
     assert [line.split()[0] for line in out.splitlines()[2:4]] == ["obj", "det"]
     assert "2.0" in out.splitlines()[2]
     assert "no intervals" in err
+
+
+def test_without_a_seed_nothing_was_drawn() -> None:
+    assert attnviz.syntax(SAMPLE, model="demo-bert").seed is None
+
+
+def test_roles_are_evidence_beside_the_offset() -> None:
+    one = results.relation_head("1.2", "obj", (0.75, 0.7, 0.8), (0.25, 0.2, 0.3), 200)
+    other = results.relation_head("1.2", "det", (0.9, 0.8, 1.0), (0.5, 0.4, 0.6), 40)
+    found = results.syntax(roles=[one, other]).annotated_roles()
+    assert list(found) == [Head(Site("encoder", 1), 2)]
+    (first, estimate), (second, _) = found[one.head]
+    assert [first.title, second.title] == ["syntactic: obj", "syntactic: det"]
+    assert (first.evidence.mean, first.evidence.chance, first.evidence.lift) == (0.75, 0.5, 1.5)
+    assert (estimate.low, estimate.high, estimate.rows) == (0.7, 0.8, 200)
+    nothing = replace(one, offset_accuracy=0.0)
+    ((role, _),) = results.syntax(roles=[nothing]).annotated_roles()[one.head]
+    assert role.evidence.lift is None
