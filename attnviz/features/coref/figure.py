@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from attnviz.core.result import Interval
 from attnviz.drawing.canvas import picture
-from attnviz.drawing.charts import MARGIN, HeadedFigure, open_sides, share_bars
+from attnviz.drawing.charts import MARGIN, HeadedFigure, name_bars, share_bars
 from attnviz.drawing.console import COLOR, FULL
 from attnviz.drawing.grid_figure import cell, draw_grid, size
 from attnviz.drawing.labels import model_name
@@ -83,13 +83,11 @@ def _bars(axes: Axes, groups: Sequence[Sequence[_Bar]]) -> None:
             y += _BAR
         y += _GAP
     share_bars(axes, [(share, color) for _, share, color in bars], places, 0.15)
-    axes.set_yticks(places, [name for name, *_ in bars])
+    names = [name for name, *_ in bars]
+    name_bars(axes, names, "accuracy in % with 95 % interval (green: head, grey: baseline)")
+    axes.set_yticks(places, names)
     axes.set_ylim(y - _GAP - _BAR / 2, -_BAR / 2)
     axes.set_xlim(0, 100)
-    axes.tick_params(axis="y", length=0, labelsize=7)
-    axes.tick_params(axis="x", labelsize=7)
-    axes.set_xlabel("accuracy in % with 95 % interval (green: head, grey: baseline)", fontsize=7)
-    open_sides(axes, "top", "right", "left")
 
 
 def _caption(report: Coref) -> str:

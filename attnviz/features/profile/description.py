@@ -10,10 +10,11 @@ from rich.text import Text
 
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import called
-from attnviz.core.result import Figures, Finding, Measure
+from attnviz.core.result import Figures, Finding, Interval, Measure
 from attnviz.core.scores import SINK, Estimate, HeadScores, HeadsOf, Role, ScoredHeads
 from attnviz.drawing import terminal
 from attnviz.drawing.console import renderable, table_of
+from attnviz.drawing.description import estimate
 from attnviz.drawing.grid import heads_grid
 from attnviz.drawing.labels import (
     backend,
@@ -144,7 +145,7 @@ def parts(
 ) -> Iterator[RenderableType]:
     """Get the grid, the table, published measures, what stays, what other results say, one line."""
     listed = [head.scores for head in result.heads if head.scores.roles] if rows is None else rows
-    yield profile_grid(result)
+    yield heads_grid(report(result))
     yield profile_table(result, listed)
     if detectable := would_show(result):
         yield terminal.Line(detectable if everything else detectable.partition(":")[0], "dim")
@@ -167,11 +168,6 @@ def report(profile: Profile) -> ScoredHeads:
     """Return the means and roles of a profile as those of one long text."""
     heads = tuple(head.scores for head in profile.heads)
     return HeadsOf(profile.source, profile.layout, Inputs({}), heads)
-
-
-def profile_grid(profile: Profile) -> RenderableType:
-    """Return the layer × head grid of roles."""
-    return heads_grid(report(profile))
 
 
 def would_show(profile: Profile) -> str:
@@ -460,18 +456,14 @@ def _habits(head: HeadProfile) -> Iterator[str]:
 
 
 def _habit(head: HeadProfile, verb: str, role: Role) -> str:
-    estimate = head.evidence(role)
+    evidence = head.evidence(role)
     kind = f"is {role.title}" if role.name == "diffuse" else f"{verb} {role_name(role)}"
+    score = estimate(Interval(evidence.mean or 0.0, evidence.low, evidence.high))
     limits = "" if role.possible is None else f" where possible ({percent(role.possible)} of rows)"
-    ends = (
-        ""
-        if estimate.low is None or estimate.high is None
-        else f" [{estimate.low:.2f}, {estimate.high:.2f}]"
-    )
-    chance = "" if estimate.chance is None else f", chance {estimate.chance:.2g}"
+    chance = "" if evidence.chance is None else f", chance {evidence.chance:.2g}"
     return (
-        f"{kind} {estimate.mean or 0:.2f}{ends}{limits}: {counted(estimate.rows, 'row')} of "
-        f"{counted(estimate.texts, 'text')}{chance}"
+        f"{kind} {score}{limits}: {counted(evidence.rows, 'row')} of "
+        f"{counted(evidence.texts, 'text')}{chance}"
     )
 
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from attnviz.core.heads import Head
 from attnviz.core.result import Figures, Finding, Interval, Measure, Value, known
 from attnviz.core.spans import ELSEWHERE, EVERY, LAST
-from attnviz.drawing.console import Tile, table_of, tile_grid
+from attnviz.drawing.console import Tile, tile_grid
 from attnviz.drawing.description import (
     Column,
     Listing,
@@ -305,17 +305,19 @@ def documents_table(result: Spans, top: int) -> Table:
     """Return the heads that are right most often where heads are chosen, and the rules."""
     sheet = result.documents
     assert sheet is not None
-    titles = (">right %", ">95 %", ">points", ">95 %", ">where chosen")
-    table = table_of("head", *titles, fold=False)
-    for head in sheet.ranked[:top]:
-        table.add_row(
-            result.layout.name(head.head) + MARK * (head.head in sheet.sure),
-            percent(head.accuracy),
-            interval(head.accuracy),
-            points(head.margin),
-            interval(head.margin),
-            plain_percent(head.where_chosen),
-        )
+    columns = [
+        Column(
+            "",
+            "head",
+            "head",
+            lambda h: result.layout.name(h) + MARK * (h in sheet.sure),
+            left=True,
+        ),
+        Column("", "accuracy", "right %", percent, interval),
+        Column("", "margin", "points", points, interval),
+        Column("", "where_chosen", "where chosen", plain_percent),
+    ]
+    table = Listing(columns, sheet.ranked).table(top, fold=False)
     table.add_section()
     table.add_row("chance", plain_percent(sheet.chance), "", "", "", "", style="dim")
     for rule in sheet.rules:
