@@ -11,6 +11,7 @@ import os
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
@@ -44,10 +45,7 @@ from attnviz.statistics.histogram import Exact, Histograms
 
 SCHEMA = "attnviz.profile-state/1"
 _HEADER = "header"
-_ABOUT = (
-    "model", "info", "settings", "version", "seed", "simultaneous", "grouped", "matching",
-    "user_defined",
-)  # fmt: skip
+_ABOUT = tuple(field.name for field in fields(About) if field.name != "layout")
 """What a header has of :class:`About`, beside the layout."""
 _TOKENS = ("query", "name")
 """Columns of sampled rows that hold texts: a file has them as numbers of ``strings``."""

@@ -127,7 +127,10 @@ COLUMNS = (
 
 def rows(result: Thoughts) -> list[Row]:
     """List a row for each head, sentence and pair of sentences, from 1; None where not known."""
-    listed = [_head(result, head) for head in result.heads]
+    listed = [
+        _row(result, "head", head, **{name: getattr(head, name) for name in _OF_HEADS})
+        for head in result.heads
+    ]
     for number, trace in enumerate(result.traces, 1):
         listed += _sentence_rows(result, number, trace)
         listed += _pairs(result, number, trace)
@@ -137,10 +140,6 @@ def rows(result: Thoughts) -> list[Row]:
 def _row(result: Thoughts, kind: str, head: ReceiverHead | None = None, **values: Any) -> Row:
     row: Row = {"kind": kind} | which_head(result.layout, *([head.head] if head else []))
     return row | {name: values.get(name) for name in COLUMNS if name not in (*row, *HEAD)}
-
-
-def _head(result: Thoughts, head: ReceiverHead) -> Row:
-    return _row(result, "head", head, **{name: getattr(head, name) for name in _OF_HEADS})
 
 
 def _sentence_rows(result: Thoughts, number: int, trace: Trace) -> Iterator[Row]:

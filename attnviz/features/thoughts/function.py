@@ -79,16 +79,11 @@ def _check(source: Source, settings: records.ThoughtsSettings) -> None:
             "{} predicts no tokens, and cannot write a sentence anew: {}", info.model,
             source.no_logits, remedy="leave out {resample}", resample=...,
         )  # fmt: skip
-    if not settings.suppress:
-        return
-    if source.no_gates:
+    lack = source.no_gates or source.no_logits
+    if settings.suppress and lack:
         raise ModelError(
-            "attention of {} cannot be suppressed: {}", info.model, source.no_gates,
-            remedy="look alone with {suppress}", suppress=False,
-        )  # fmt: skip
-    if source.no_logits:
-        raise ModelError(
-            "{} predicts no tokens: {}", info.model, source.no_logits,
+            "attention of {} cannot be suppressed: {}" if source.no_gates
+            else "{} predicts no tokens: {}", info.model, lack,
             remedy="look alone with {suppress}", suppress=False,
         )  # fmt: skip
 
