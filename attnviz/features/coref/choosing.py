@@ -227,15 +227,8 @@ class NameChoice:
         return max(self.starts[A], self.starts[B]) > self.starts[PRONOUN]
 
 
-@dataclass(frozen=True, slots=True)
-class NoChoice:
-    """A row whose pronoun means neither name, or both."""
-
-    number: int
-
-
-def read(names: Sequence[str], part: str = "") -> Iterator[NameChoice | NoChoice | InvalidRecord]:
-    """Every row of some tables."""
+def read(names: Sequence[str], part: str = "") -> Iterator[NameChoice | InvalidRecord | None]:
+    """Every row of some tables; None for one whose pronoun means neither name, or both."""
     number = 0
     for name in resolve(names):
         title = "standard input" if name == "-" else name
@@ -289,8 +282,8 @@ def _places(name: str, header: str, part: str) -> dict[str, int]:
 
 def _row(
     number: int, source: str, text: str, places: Mapping[str, int], part: str
-) -> NameChoice | NoChoice | str:
-    """Return a row, or what is wrong with it."""
+) -> NameChoice | str | None:
+    """Return a row, or what is wrong with it; None for one that has no choice."""
     if isinstance(text, Problem):
         return text
     cells = text.split("\t")
@@ -318,7 +311,7 @@ def _row(
     if any(ends[n] > starts[m] for n, m in pairwise(order)):
         return "the pronoun and the names overlap in the text"
     if truths[0] == truths[1]:
-        return NoChoice(number)
+        return None
     pronoun, a, b = starts
     return NameChoice(
         number, source, row["URL"], row["Text"], (pronoun, a, b), (ends[0], ends[1], ends[2]),

@@ -52,11 +52,6 @@ _LARGEST = 32
 ABLATED = 64  # texts on which heads are ablated
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class _Piece(Tokenized):
-    """A text, or a window of a long one."""
-
-
 @dataclass(slots=True)
 class _Observed:
     """What one piece gave: sums of scores, losses of its tokens."""
@@ -91,7 +86,7 @@ class Prepared:
     """Texts as a model takes them; the same for all checkpoints of a run."""
 
     # in their order, by text; ``digests`` a hash of the tokens of every text
-    pieces: tuple[_Piece, ...]
+    pieces: tuple[Tokenized, ...]
     digests: tuple[str, ...]
     probes: tuple[Inputs, ...]  # repeated random tokens
     bad: tuple[InvalidRecord, ...]  # texts that could not be used
@@ -99,7 +94,7 @@ class Prepared:
 
 def prepare(source: Source, texts: Sequence[Text], settings: FilmSettings) -> Prepared:
     """Tokenize the texts, in windows where they are longer than the model takes."""
-    pieces: list[_Piece] = []
+    pieces: list[Tokenized] = []
     bad: list[InvalidRecord] = []
     for text in texts:
         prompt = replace(text.prompt, special_tokens=settings.special_tokens)
@@ -108,7 +103,7 @@ def prepare(source: Source, texts: Sequence[Text], settings: FilmSettings) -> Pr
         except (InputError, UsageError) as error:
             bad.append(InvalidRecord(text.number, text.place, error.message))
             continue
-        pieces += [_Piece(text, inputs) for inputs in cut]
+        pieces += [Tokenized(text, inputs) for inputs in cut]
     if not pieces:
         reason = f": {bad[0].place}: {bad[0].reason}" if bad else ""
         raise InputError(f"no text can be used{reason}")
@@ -184,7 +179,7 @@ def measure(
     )
 
 
-def _run(source: Source, pieces: Sequence[_Piece], names: Sequence[str]) -> list[_Observed]:
+def _run(source: Source, pieces: Sequence[Tokenized], names: Sequence[str]) -> list[_Observed]:
     """Every piece through the model, in batches that depend on the texts alone."""
     samples: dict[int, _Observed] = {}
     numbers = {id(piece): number for number, piece in enumerate(pieces)}
@@ -272,7 +267,7 @@ def _maps(source: Source, inputs: Inputs, show: int) -> tuple[NDArray[np.uint8],
 
 
 def _ablated(
-    source: Source, pieces: Sequence[_Piece], settings: FilmSettings
+    source: Source, pieces: Sequence[Tokenized], settings: FilmSettings
 ) -> tuple[NDArray[np.float64], str]:
     """Measure what ablating each head changes, [H, 2]: the change, and half of its interval."""
     if not settings.ablate:
@@ -292,7 +287,7 @@ def _ablated(
     return np.array([changes.get(head, unknown) for head in source.layout]), ablation.unit
 
 
-def _prompts(pieces: Sequence[_Piece]) -> list[Prompt | str]:
+def _prompts(pieces: Sequence[Tokenized]) -> list[Prompt | str]:
     prompts: list[Prompt | str] = []
     for piece in pieces:
         prompt, words = piece.text.prompt, piece.inputs.texts[:1]

@@ -25,7 +25,6 @@ from attnviz.features.profile import run, saved
 from attnviz.features.profile.result import Profile, ProfileOptions
 from attnviz.features.profile.sampled.described import with_words
 from attnviz.features.profile.sampled.watch import no_effects
-from attnviz.features.profile.saved import merged
 from attnviz.features.profile.state import About
 from attnviz.features.profile.summary import summarize
 from attnviz.features.profile.work import ProfileSettings
@@ -178,7 +177,16 @@ def merge_profiles(
         InputError: a file cannot be used, or its run is not finished.
         UsageError: fewer than two files, or files that do not belong together.
     """
-    return with_evidence(merged(files, state, stability=stability), attaching.evidence)
+    if len(files) < 2:
+        raise UsageError("merging takes two profiles or more; name their files")
+    if state is not None:
+        saved.check_place(Path(state))
+    merged = saved.read_finished(files[0])
+    for path in files[1:]:
+        merged.merge(saved.read_finished(path), str(path))
+    if state is not None:
+        saved.write(Path(state), merged)
+    return with_evidence(summarize(merged, stability=stability), attaching.evidence)
 
 
 def _loaded(model: ModelSettings, quantity: str, reads: Literal["text", "image"]) -> Source:

@@ -10,7 +10,7 @@ import json
 import os
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
@@ -154,23 +154,8 @@ def read_state(path: str | Path) -> Profile:
     return summarize(read(Path(path)))
 
 
-def merged(
-    paths: Sequence[str | Path], state: str | Path | None = None, *, stability: bool = False
-) -> Profile:
-    """Merge the profiles of parts of a corpus; see :func:`attnviz.merge_profiles`."""
-    if len(paths) < 2:
-        raise UsageError("merging takes two profiles or more; name their files")
-    if state is not None:
-        check_place(Path(state))
-    result = _finished(paths[0])
-    for path in paths[1:]:
-        result.merge(_finished(path), str(path))
-    if state is not None:
-        write(Path(state), result)
-    return summarize(result, stability=stability)
-
-
-def _finished(path: str | Path) -> State:
+def read_finished(path: str | Path) -> State:
+    """Read the state of a run that has come to its end."""
     state = read(Path(path))
     if not state.finished:
         raise UsageError(f"the run of {path} is not finished; run its command again first")
