@@ -23,7 +23,7 @@ from attnviz.core.heads import Layout, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.tokens import Sides, Tokens
-from attnviz.features.profile.alike import alike
+from attnviz.features.profile.likeness import alike
 from benchmarks.table import Row, show
 
 LAYERS = HEADS = 12

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from attnviz.core.heads import Head, Layout
 from attnviz.core.provenance import Made, SourceInfo, called_by, hash_of
@@ -162,6 +162,27 @@ def fingerprint(texts: Iterable[object]) -> str:
     for text in texts:
         digest.update(repr(text).encode("utf-8", "backslashreplace") + b"\n")
     return digest.hexdigest()[:DIGITS]
+
+
+Entry = TypeVar("Entry", bound=Any)
+
+
+class ByHead(Generic[Entry]):
+    """A record with an entry for each of some heads: ``profile[head]`` is the one of a head.
+
+    Attributes:
+        heads: the entries.
+    """
+
+    __slots__ = ()
+    heads: tuple[Entry, ...]
+
+    def __getitem__(self, head: Head) -> Entry:
+        """Return what there is of one head; KeyError for a head that is not there."""
+        for entry in self.heads:
+            if entry.head == head:
+                return entry
+        raise KeyError(head)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from numpy.typing import NDArray
 
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
-from attnviz.core.heads import Layout, Site
+from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import Rows, Source
 from attnviz.core.split import by_field, merge_near_copies, sides
@@ -104,12 +105,12 @@ def split_gold(gold: str | Path | Sequence[str | Path] | None) -> tuple[list[str
     return treebanks, antecedents
 
 
-ROW, COLUMN = 0, 1
-"""Directions: where a word looks, and who looks most at it."""
+Kept = NDArray[Any] | Sequence[NDArray[Any]]
+"""What is kept of a layer for every sentence of a batch, [H, ...] each."""
 
 
 class WordMaps:
-    """Weights from word to word of one layer at a time, handed on as soon as a layer is complete.
+    """An observer that keeps of every layer, as soon as it is complete, what :meth:`of` makes.
 
     Attributes:
         width: W, words of the longest sentence.
@@ -128,6 +129,21 @@ class WordMaps:
         self._member = arrays.array(member[:, None])  # [B, 1, T, W]
         self._share = arrays.array(share.swapaxes(1, 2)[:, None])  # [B, 1, W, T]
         self._sums: dict[Site, Array] = {}
+        self._kept: dict[Site, Kept] = {}
+
+    def observe(self, rows: Rows) -> None:
+        """Take in one block."""
+        maps = self.add(rows)
+        if maps is not None:
+            self._kept[rows.site] = self.of(maps)
+
+    def of(self, maps: Array) -> Kept:
+        """Take of weights from word to word [B, H, W, W] what is kept: [H, ...] by sentence."""
+        return arrays.to_numpy(maps)
+
+    def heads(self, item: int) -> NDArray[Any]:
+        """[N, ...], what is kept of one sentence."""
+        return np.concatenate([self._kept[site][item] for site in sorted(self._kept)])
 
     def add(self, rows: Rows) -> Array | None:
         """Take in a block; [B, H, W, W] in float64 with the layer's last one, else None."""
@@ -147,21 +163,18 @@ class WordMaps:
         return maps
 
 
-class Pointing:
-    """An observer that keeps where every head points, [N, 2, W] for each sentence.
+class Pointing(WordMaps):
+    """Keeps where every head points, [N, 2, W] for each sentence: by row and by column.
 
     ``candidates`` [W, W] for each sentence, whether a head may point from the first word to the
     second; by default to every other word that has a token.
     """
 
     def __init__(
-        self,
-        batch: Sequence[Inputs],
-        layout: Layout,
-        candidates: Sequence[NDArray[np.bool_]] | None = None,
+        self, batch: Sequence[Inputs], candidates: Sequence[NDArray[np.bool_]] | None = None
     ) -> None:
-        self._maps = WordMaps(batch)
-        width = self._maps.width
+        super().__init__(batch)
+        width = self.width
         present = np.zeros((len(batch), width), np.bool_)
         for number, inputs in enumerate(batch):
             words = _tokens(inputs).words
@@ -172,24 +185,14 @@ class Pointing:
             eligible[number, : len(allowed), : len(allowed)] &= allowed
         self._eligible = arrays.array(eligible[:, None])
         self._alike = candidates is None  # whether both directions have the same candidates
-        self._hits: dict[Site, NDArray[np.int64]] = {}
-        self._sites = tuple(dict.fromkeys(head.site for head in layout))
 
-    def observe(self, rows: Rows) -> None:
-        """Take in one block."""
-        maps = self._maps.add(rows)
-        if maps is None:
-            return
+    def of(self, maps: Array) -> NDArray[np.int64]:
+        """[B, H, 2, W], the word that each head points to from each word."""
         xp = arrays.of(maps).xp
         self._eligible = eligible = arrays.converted(self._eligible, maps)
         ahead = xp.where(eligible, maps, -1.0)
         behind = ahead if self._alike else xp.where(eligible.swapaxes(2, 3), maps, -1.0)
-        pointed = xp.stack([ahead.argmax(3), behind.argmax(2)], 2)  # [B, H, 2, W]
-        self._hits[rows.site] = arrays.to_numpy(pointed)
-
-    def heads(self, item: int) -> NDArray[np.int64]:
-        """[N, 2, W]: the word that each head points to from each word, by row and by column."""
-        return np.concatenate([self._hits[site][item] for site in self._sites])
+        return arrays.to_numpy(xp.stack([ahead.argmax(3), behind.argmax(2)], 2))
 
 
 def _tokens(inputs: Inputs) -> Tokens:
@@ -229,7 +232,7 @@ class Task:
 
 def hits_of(source: Source, task: Task) -> Hits:
     """How many cases of each document and relation each head finds, [N, 2]."""
-    observer = Pointing(task.batch, source.layout)
+    observer = Pointing(task.batch)
     observe(source, task.batch, observer)
     keys: dict[Key, int] = {}
     right, owners = [], []
@@ -258,6 +261,19 @@ Loader = Callable[[], Source]
 
 BATCH_TOKENS = 4096
 """Tokens of a padded batch."""
+
+
+def in_batches(
+    source: Source, items: Sequence[Any]
+) -> Iterator[list[tuple[Any, Inputs]] | InvalidRecord]:
+    """Tokenize what has a number, a place and a prompt, in batches; what cannot be, by itself."""
+    by_number = {item.number: item for item in items}
+    texts = (Text(item.number, item.place, item.prompt) for item in items)
+    for batch in batches(tokenize(texts, source), attrgetter("length"), BATCH_TOKENS):
+        if isinstance(batch, InvalidRecord):
+            yield batch
+        else:
+            yield [(by_number[item.text.number], item.inputs) for item in batch]
 
 
 def check_single(source: Source) -> None:
@@ -319,10 +335,7 @@ class Cases:
     def tasks(self, tally: HitTally, sentences: Sequence[Sentence] | None = None) -> Iterator[Task]:
         """Batches of sentences, all or some, with their cases, which the tally gets."""
         chosen = self.sentences if sentences is None else sentences
-        texts = (Text(s.number, s.place, s.prompt) for s in chosen)
-        by_number = {s.number: s for s in chosen}
-        tokenized = tokenize(texts, self.source)
-        for batch in batches(tokenized, lambda inputs: inputs.length, BATCH_TOKENS):
+        for batch in in_batches(self.source, chosen):
             if isinstance(batch, InvalidRecord):
                 if self.settings.strict:
                     raise InputError(
@@ -332,11 +345,11 @@ class Cases:
                 self.refused += 1
                 continue
             gold = []
-            for sentence in batch:
-                gold.append(self._gold(by_number[sentence.text.number], sentence.inputs))
+            for sentence, inputs in batch:
+                gold.append(self._gold(sentence, inputs))
                 for name, head, word in zip(*gold[-1].columns, strict=True):
                     tally.add(gold[-1].document, name, int(head - word))
-            yield Task(tuple(sentence.inputs for sentence in batch), tuple(gold))
+            yield Task(tuple(inputs for _, inputs in batch), tuple(gold))
 
     def _gold(self, sentence: Sentence, inputs: Inputs) -> Gold:
         """Give the words of a sentence that have a head, tokens for both, and a wanted relation."""

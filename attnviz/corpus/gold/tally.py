@@ -1,12 +1,12 @@
 """Cases and hits of every relation by document: whole numbers, so that parts give the same bits.
 
-Notation in shapes: N heads, D documents with a relation, 2 directions.
+Notation in shapes: N heads, D documents with a case.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,11 +21,15 @@ from attnviz.statistics.clusters import (
     ClusterSums,
     agreed_ends,
     holm,
+    merge_copies,
     one_sided,
     p_agreed,
 )
 
+Bools = NDArray[np.bool_]
 Integers = NDArray[np.integer[Any]]
+Sides = Callable[[Any], tuple[Bools, Bools]]
+"""Which of some documents are chosen on, and which are measured."""
 Key = tuple[int, str]
 """A document and a relation."""
 
@@ -41,27 +45,71 @@ Hits = Mapping[Key, NDArray[np.int32]]
 
 @dataclass
 class HitTable:
-    """One relation, all documents that have it."""
+    """Cases of one kind, over the documents that have one: what heads find, and plain rules.
+
+    A rule needs no attention: a fixed offset, the nearest name.
+    """
 
     documents: Integers  # [D], their numbers from 1
     count: Integers  # [D], cases in each
-    hits: NDArray[np.int32]  # [D, N, 2], how many of them each head finds, in each direction
-    offsets: Integers  # [D, K], how many each of ``distances`` [K] finds
-    # every distance from a dependent to its head that there is, the shortest first
-    distances: Integers
+    hits: NDArray[np.integer[Any]]  # [D, N, directions], how many of them each head finds
+    ruled: Integers  # [D, K], how many each of the ``rules`` [K] finds
+    rules: Sequence[Any]  # of offsets the shortest first
+    chosen: Bools  # [D], documents to choose on; ``measured`` [D] those that figures are from
+    measured: Bools
 
-    def accuracy(self, mask: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """[N, 2] on some documents; NaN where there is no case."""
+    @classmethod
+    def of(
+        cls, documents: Integers, right: Bools, rules: Mapping[str, Bools], sides: Sides
+    ) -> HitTable:
+        """Of single cases [C]: whether heads are ``right`` [C, N, directions], and rules [C]."""
+        ruled = np.stack(list(rules.values()), 1).astype(np.int64)
+        count, hits, ruled = merge_copies(
+            documents.tolist(), np.ones(len(documents), np.int64), right.astype(np.int32), ruled
+        )
+        numbers = np.array(list(dict.fromkeys(documents.tolist())), np.int64)
+        return cls(numbers, count, hits, ruled, list(rules), *sides(numbers))
+
+    def accuracy(self, mask: Bools) -> NDArray[np.float64]:
+        """[N, directions] on some documents; NaN where there is no case."""
         total = int(self.count[mask].sum())
         return self.hits[mask].sum(0) / (total or np.nan)
 
-    def best_offset(self, mask: NDArray[np.bool_]) -> int:
-        """Find the best place in ``distances`` on some documents; the shortest of several."""
-        return int(self.offsets[mask].sum(0).argmax())
+    def best_rule(self, mask: Bools) -> int:
+        """Find the best place in ``rules`` on some documents; the first of several."""
+        return int(self.ruled[mask].sum(0).argmax())
 
-    def share(self, hits: Integers, mask: NDArray[np.bool_], least: float = 0.0) -> Interval:
-        """Return the share of cases that ``hits`` [D] are, on some documents, with its interval."""
-        return share(hits[mask], self.count[mask], least)
+    def share(self, hits: Integers, least: float = 0.0) -> Interval:
+        """Return the share of measured cases that ``hits`` [D] are, with its interval."""
+        return share(hits[self.measured], self.count[self.measured], least)
+
+    def lead(self, head: int, direction: int) -> tuple[Interval, int, Any, float | None, Interval]:
+        """Give a head's accuracy and cases, the rule that was chosen, its accuracy, the lead."""
+        rule = self.best_rule(self.chosen)
+        hits, ruled = self.hits[:, head, direction], self.ruled[:, rule]
+        return (
+            self.share(hits),
+            int(self.count[self.measured].sum()),
+            self.rules[rule],
+            self.share(ruled).value,
+            self.share(hits - ruled, DIFFERENCE),
+        )
+
+    def enough(self) -> bool:
+        """Whether there are so many cases that a role can be given at all."""
+        measured = int(self.count[self.measured].sum())
+        return bool(self.count[self.chosen].sum()) and enough(measured, int(self.measured.sum()))
+
+    def candidates(self) -> Iterator[tuple[int, int, float]]:
+        """Heads ten points above the best rule where chosen: number, direction, p elsewhere."""
+        accuracy = self.accuracy(self.chosen)
+        ruled = self.ruled[:, self.best_rule(self.chosen)]
+        base = int(ruled[self.chosen].sum()) / int(self.count[self.chosen].sum())
+        for number, direction in enumerate(accuracy.argmax(1).tolist()):
+            if accuracy[number, direction] - base >= TEN_POINTS:
+                lead = self.hits[:, number, direction] - ruled
+                p = p_above_zero(lead[self.measured], self.count[self.measured])
+                yield number, direction, p
 
 
 @dataclass
@@ -81,15 +129,15 @@ class HitTally:
         for key, counts in hits.items():
             self.hits[key] = self.hits[key] + counts if key in self.hits else counts
 
-    def tables(self) -> dict[str, HitTable]:
+    def tables(self, sides: Sides) -> dict[str, HitTable]:
         """Every relation, the most frequent first."""
         documents: dict[str, list[int]] = defaultdict(list)
         for document, name in sorted(self.cases):
             documents[name].append(document)
-        tables = {name: self._table(name, hits) for name, hits in documents.items()}
+        tables = {name: self._table(name, of, sides) for name, of in documents.items()}
         return dict(sorted(tables.items(), key=lambda item: (-int(item[1].count.sum()), item[0])))
 
-    def _table(self, name: str, documents: Sequence[int]) -> HitTable:
+    def _table(self, name: str, documents: Sequence[int], sides: Sides) -> HitTable:
         cases = [self.cases[document, name] for document in documents]
         distances = sorted({distance for counts in cases for distance in counts},
                        key=lambda distance: (abs(distance), -distance))  # fmt: skip
@@ -98,7 +146,8 @@ class HitTally:
             np.array([counts.total() for counts in cases], np.int64),
             np.stack([self.hits[document, name] for document in documents]),
             np.array([[counts[d] for d in distances] for counts in cases], np.int64),
-            np.array(distances, np.int64),
+            distances,
+            *sides(documents),
         )
 
 
@@ -161,6 +210,16 @@ def sure(p: Sequence[float], questions: int) -> list[bool]:
     unasked = np.ones(questions - len(p))
     adjusted = holm(np.concatenate([np.asarray(p, np.float64), unasked]))[: len(p)]
     return [bool(p <= 1 - LEVEL) for p in adjusted]
+
+
+def proven(candidates: Sequence[tuple[Any, float]], questions: int) -> list[Any]:
+    """Heads whose lead, each with its p, is sure in a family of questions, and large."""
+    certain = sure([p for _, p in candidates], questions)
+    return [
+        head
+        for (head, _), is_certain in zip(candidates, certain, strict=True)
+        if is_certain and large(head.accuracy, head.margin)
+    ]
 
 
 def evidence(

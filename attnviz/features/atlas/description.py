@@ -12,7 +12,7 @@ from attnviz.drawing.labels import counted, listing
 from attnviz.drawing.tables import Row, head_cells
 from attnviz.drawing.terminal import Line
 from attnviz.features.ablation.result import Effect
-from attnviz.features.atlas.result import Atlas, AtlasHead, GoldPart
+from attnviz.features.atlas.result import Atlas, AtlasHead
 from attnviz.features.circuits.result import Edge
 from attnviz.features.coref.result import COREFERENCE
 from attnviz.statistics.coverage import holds
@@ -80,7 +80,11 @@ def methods(atlas: Atlas) -> Iterator[tuple[str, str]]:
         )
     for part, gold, cases in (("syntax", atlas.syntax, "words"), ("coref", atlas.coref, "cases")):
         if gold is not None:
-            yield part, _compared(gold, cases)
+            yield (
+                part,
+                f"{gold.cases:,} {cases} in {gold.texts:,} {gold.unit}; heads chosen on "
+                f"{gold.chosen_on}, figures from {gold.measured_on}",
+            )
     if atlas.circuits:
         yield (
             "circuits",
@@ -259,13 +263,6 @@ def _name(atlas: Atlas, head: AtlasHead) -> str:
     return atlas.layout.name(head.head)
 
 
-def _compared(gold: GoldPart, cases: str) -> str:
-    return (
-        f"{gold.cases:,} {cases} in {gold.texts:,} {gold.unit}; heads chosen on "
-        f"{gold.chosen_on}, figures from {gold.measured_on}"
-    )
-
-
 _GOLD = ("accuracy", "low", "high", "count")
 
 
@@ -364,7 +361,11 @@ def figures(atlas: Atlas) -> Figures:
     part = atlas.ablation
     return Figures(
         {name: _of(head) for name, head in heads.items()},
-        {name: _roles(head) for name, head in heads.items()},
+        {
+            name: frozenset(role.name for role in head.profile.scores.roles)
+            | {role.title for role, _ in head.annotated}
+            for name, head in heads.items()
+        },
         {} if part is None else {"metric": part.metric},
     )
 
@@ -379,8 +380,3 @@ def _of(head: AtlasHead) -> dict[str, float | None]:
         if copying is not None:
             values[name] = copying.score
     return values
-
-
-def _roles(head: AtlasHead) -> frozenset[str]:
-    titles = [role.title for role, _ in head.annotated]
-    return frozenset([*titles, *(role.name for role in head.profile.scores.roles)])

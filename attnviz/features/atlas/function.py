@@ -32,7 +32,6 @@ from attnviz.core.heads import Head
 from attnviz.core.interface import interface
 from attnviz.core.prompt import Prompt
 from attnviz.core.result import Result
-from attnviz.core.scores import Role
 from attnviz.core.settings import Progress
 from attnviz.core.source import Source
 from attnviz.core.tokens import Sides
@@ -160,8 +159,10 @@ def atlas(
     )
     split: dict[Head, SourceShares] = {}
     if weights is not None:
-        roles = {one.head: _role(one.scores.does) for one in profiled.heads}
-        roles = {head: roles[head] for head in readers(weights, MEASURED_HEADS)}
+        roles: dict[Head, str | None] = {}  # that it finds its keys by; None for none
+        for head in readers(weights, MEASURED_HEADS):
+            does = profiled[head].scores.does
+            roles[head] = does.name if does and SCORES[does.score].on_targets else None
         inputs = list(islice(_prompts(names, source, limit), MEASURED_TEXTS))
         try:
             split = _shares(store, source, model, inputs, roles, progress)
@@ -298,11 +299,6 @@ def _shares(
         with suppress(InputError):  # no row of these texts counts
             shares[head] = store.part(SourceShares, judged, f"sources-{number}")
     return shares
-
-
-def _role(role: Role | None) -> str | None:
-    """Return the role that a head finds its keys by; None for one without, or without such keys."""
-    return role.name if role is not None and SCORES[role.score].on_targets else None
 
 
 def _of(part: str, progress: Progress) -> Progress:

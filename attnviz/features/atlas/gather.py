@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
+from msgspec import convert
+
 from attnviz.core.heads import Head, SiteKind
 from attnviz.core.result import Finding
 from attnviz.corpus.gold.tally import ALL
@@ -22,6 +24,12 @@ from attnviz.features.sources.result import ScoreSide, SourceShare, SourceShares
 from attnviz.features.syntax.result import RelationHead, Syntax
 
 _STRINGS, _NEAREST, _EDGES, _RELATIONS, _SOURCES = 8, 3, 3, 3, 4  # how many of each a head keeps
+
+_OF_PROFILE = (
+    "source", "layout", "identity", "texts", "corpus", "seed", "windows", "tokens", "files",
+    "clusters", "grouped", "simultaneous", "resamples",
+)  # fmt: skip
+"""What an atlas has as its profile has it."""
 
 
 def gather(
@@ -79,24 +87,14 @@ def gather(
             )
         )
     return records.Atlas(
-        source=profile.source,
-        layout=profile.layout,
-        identity=profile.identity,
-        texts=profile.texts,
-        corpus=profile.corpus,
-        seed=profile.seed,
+        **{name: getattr(profile, name) for name in _OF_PROFILE},
         partial=any(part.partial for part in (profile, *parts)),
         notes=tuple(dict.fromkeys(note for part in (profile, *parts) for note in part.notes)),
         heads=tuple(heads),
-        windows=profile.windows,
-        tokens=profile.tokens,
-        files=profile.files,
-        clusters=profile.clusters,
-        grouped=profile.grouped,
-        simultaneous=profile.simultaneous,
         usual=_usual(profile),
-        resamples=profile.resamples,
-        ablation=None if ablate is None else _ablation(ablate),
+        ablation=None
+        if ablate is None
+        else convert(ablate, records.AblationPart, from_attributes=True),
         syntax=None if syntax is None else _gold(syntax, syntax.words),
         coref=None if coref is None else _gold(coref, coref.examples),
         circuits=circuits is not None,
@@ -166,13 +164,6 @@ def _shares(shares: SourceShares, reads: Sequence[Edge]) -> records.ReadShares:
     return records.ReadShares(
         shares.score, shares.texts, shares.rows, largest("query", "Q"), largest("key", "K")
     )
-
-
-def _ablation(ablation: Ablation) -> records.AblationPart:
-    return records.AblationPart(
-        ablation.metric, ablation.unit, ablation.methods, ablation.method, ablation.texts,
-        ablation.positions, ablation.base, ablation.smallest, ablation.worse,
-    )  # fmt: skip
 
 
 def _gold(result: Syntax | Coref, cases: int) -> records.GoldPart:

@@ -34,11 +34,12 @@ from attnviz.web.page import result_page
 
 def page(atlas: Atlas, *, links: Mapping[str, str] | None = None) -> bytes:
     """Return the whole page, as UTF-8."""
+    held = (role.name for head in atlas.heads for role in head.profile.scores.roles)
     data = {
         "atlas": _visible(document(atlas)),
         "roles": {
             role.name: {"color": role.color, "ink": ink(role.color), "code": role.code}
-            for role in map(drawn, dict.fromkeys([*ROLES, *_roles(atlas)]))
+            for role in map(drawn, dict.fromkeys([*ROLES, *held]))
         },
         "scores": {score.name: score.formula for score in SCORES.values()},
         "palette": list(anchors(DEFAULT_PALETTE)),
@@ -68,12 +69,6 @@ def _heads(atlas: Atlas) -> str:
             for head in atlas.heads
         ),
     )
-
-
-def _roles(atlas: Atlas) -> Iterator[str]:
-    """Yield the names of the roles that its heads have."""
-    for head in atlas.heads:
-        yield from (role.name for role in head.profile.scores.roles)
 
 
 def document(atlas: Atlas) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from attnviz.core.heads import Head, SiteKind
-from attnviz.core.result import Finding, Result, Value
+from attnviz.core.result import ByHead, Finding, Result, Value
 from attnviz.core.scores import Estimate, Role
 from attnviz.core.split import Judged
 from attnviz.drawing.labels import model_name
@@ -165,7 +165,7 @@ class AtlasHead:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Atlas(Renderable, Result):
+class Atlas(ByHead[AtlasHead], Renderable, Result):
     """Everything known about the heads of a model; ``texts`` of the header are the profile's.
 
     Attributes:
@@ -242,13 +242,6 @@ class Atlas(Renderable, Result):
             (-head.effect.change * worse, n) for n, head in enumerate(self.heads) if head.effect
         ]
         return tuple(self.heads[n] for _, n in sorted(keys))
-
-    def __getitem__(self, head: Head) -> AtlasHead:
-        """Return what is known of one head; KeyError for a head that is not there."""
-        for entry in self.heads:
-            if entry.head == head:
-                return entry
-        raise KeyError(head)
 
     def __repr__(self) -> str:
         return f"<Atlas {self.source.model}, {self.texts:,} texts, {len(self.heads)} heads>"

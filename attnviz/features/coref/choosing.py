@@ -3,7 +3,7 @@
 Heads and the best baseline are chosen on even documents and measured on odd ones, so that the best
 of many does not flatter; or both on everything.
 
-Notation in shapes: C examples, N heads, D documents, 2 directions.
+Notation in shapes: C examples, N heads, 2 directions.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core import arrays
-from attnviz.core.heads import Layout, Site
+from attnviz.core.heads import Layout
 from attnviz.core.prompt import Inputs, Prompt
-from attnviz.core.result import Interval, fingerprint
+from attnviz.core.result import fingerprint
 from attnviz.core.settings import Progress
-from attnviz.core.source import Rows, Source
+from attnviz.core.source import Source
 from attnviz.core.split import EVERYTHING, Values, by_field, merge_near_copies, sides
 from attnviz.corpus.gold import tally as gold
-from attnviz.corpus.gold.cases import BATCH_TOKENS, Loader, WordMaps, check_single, present
+from attnviz.corpus.gold.cases import Loader, WordMaps, check_single, in_batches, present
 from attnviz.corpus.gold.settings import CorefSettings
 from attnviz.corpus.lines import Problem, lines, whole_number
 from attnviz.corpus.running import answered, executor, of_model
-from attnviz.corpus.texts import InvalidRecord, Text, batches, resolve, separated, tokenize
+from attnviz.corpus.texts import InvalidRecord, resolve, separated
 from attnviz.errors import InputError, UsageError
 from attnviz.features.coref import result as records
 from attnviz.features.coref.result import Coref
@@ -58,131 +58,79 @@ class AntecedentExamples:
 
 def report(source: Source, examples: AntecedentExamples) -> records.Coref:
     """Figures of every head, baseline and kind."""
-    causal = "decoder" in source.layout.kinds
-    layout, document, split = source.layout, examples.document, examples.split
-    chosen, measured = sides(split, document, examples.values)
-    cases = CountedCases(
-        examples, layout, chosen, measured, records.NAME_DIRECTIONS[: 1 if causal else 2]
-    )
+    directions = 1 if "decoder" in source.layout.kinds else 2  # a causal model sees nothing later
+    layout, split = source.layout, examples.split
     of_kind = np.array(examples.kinds)
-    present = [name for name in examples.order if (of_kind == name).any()]
-    kinds = [cases.kind(gold.ALL, np.ones(len(document), np.bool_))]
-    kinds += [cases.kind(name, of_kind == name) for name in present]
+    masks = {gold.ALL: np.ones(len(of_kind), np.bool_)}
+    masks |= {name: of_kind == name for name in examples.order if (of_kind == name).any()}
+    tables = {
+        name: gold.HitTable.of(
+            examples.document[mask],
+            examples.right[mask][:, :, :directions],
+            {baseline: hits[mask] for baseline, hits in examples.baselines.items()},
+            lambda numbers: sides(split, numbers, examples.values),
+        )
+        for name, mask in masks.items()
+    }
+    kinds = tuple(_kind(name, table, layout) for name, table in tables.items())
+    everything = tables[gold.ALL]
+    measured = int(everything.measured.sum())
     return records.Coref(
         source=source.info,
         layout=layout,
-        texts=len(set(document.tolist())),
+        texts=len(everything.documents),
         corpus=examples.corpus,
         unit=examples.unit,
         data=examples.data,
-        examples=len(document),
+        examples=len(of_kind),
         skipped=examples.skipped,
         split=split,
         candidates=examples.candidates,
         window=examples.window,
-        kinds=tuple(kinds),
-        roles=cases.roles(kinds[0].ranked),
-        notes=tuple(_notes(examples, len(set(document[measured].tolist())), split, len(layout))),
+        kinds=kinds,
+        roles=_roles(everything, kinds[0].ranked, layout, split),
+        notes=tuple(_notes(examples, measured, split, len(layout))),
     )
 
 
-@dataclass(frozen=True, eq=False)
-class CountedCases:
-    """Counts examples by document, kind by kind."""
+def _kind(name: str, table: gold.HitTable, layout: Layout) -> records.MentionKind:
+    """Return the figures of some examples."""
+    everything = np.ones(len(table.documents), np.bool_)
+    count = int(table.count.sum())
+    return records.MentionKind(
+        name=name,
+        count=count,
+        baselines=tuple(
+            records.Baseline(baseline, int(hits.sum()) / count, table.share(hits))
+            for baseline, hits in zip(table.rules, table.ruled.T, strict=True)
+        ),
+        heads=tuple(
+            records.NameAccuracy(head, shares[0], shares[1] if len(shares) > 1 else None)
+            for head, shares in zip(layout, table.accuracy(everything).tolist(), strict=True)
+        ),
+        ranked=tuple(_ranked(table, layout)) if table.count[table.chosen].any() else (),
+    )
 
-    examples: AntecedentExamples  # what to count
-    layout: Layout  # the N heads
-    chosen: Bools  # [C], examples to choose on; ``measured`` those to measure on
-    measured: Bools  # the same ones where everything is asked for
-    directions: Sequence[records.NameDirection]  # one for causal models, else both
 
-    def kind(self, name: str, which: Bools) -> records.MentionKind:
-        """Return the figures of some examples."""
-        mean = self.examples.right[which].mean(0)
-        two_way = len(self.directions) == 2
-        return records.MentionKind(
-            name=name,
-            count=int(which.sum()),
-            baselines=tuple(
-                records.Baseline(
-                    n, float(hits[which].mean()), self._share(hits.astype(np.int64), which)
-                )
-                for n, hits in self.examples.baselines.items()
-            ),
-            heads=tuple(
-                records.NameAccuracy(head, forward, reverse if two_way else None)
-                for head, (forward, reverse) in zip(self.layout, mean.tolist(), strict=True)
-            ),
-            ranked=tuple(self._ranked(which)) if (which & self.chosen).any() else (),
-        )
+def _ranked(table: gold.HitTable, layout: Layout) -> Iterator[records.AntecedentHead]:
+    """Every head by its accuracy where heads are chosen; of equals in the layout's order."""
+    accuracy, heads = table.accuracy(table.chosen), list(layout)
+    for number in np.argsort(-accuracy.max(1), kind="stable").tolist():
+        direction = int(accuracy[number].argmax())
+        lead = table.lead(number, direction)
+        yield records.AntecedentHead(heads[number], records.NAME_DIRECTIONS[direction], *lead)
 
-    def _ranked(self, which: Bools) -> Iterator[records.AntecedentHead]:
-        """Every head by its accuracy where heads are chosen; of equals in the layout's order."""
-        first, heads = which & self.chosen, list(self.layout)
-        accuracy = self.examples.right[first][:, :, : len(self.directions)].mean(0)
-        rival = self._rival(first)
-        count = int((which & self.measured).sum())
-        base = self.examples.baselines[rival].astype(np.int64)
-        base_share = self._share(base, which).value
-        for number in np.argsort(-accuracy.max(1), kind="stable").tolist():
-            direction = int(accuracy[number].argmax())
-            hits = self.examples.right[:, number, direction].astype(np.int64)
-            yield records.AntecedentHead(
-                heads[number],
-                self.directions[direction],
-                self._share(hits, which),
-                count,
-                rival,
-                base_share,
-                self._share(hits - base, which, gold.DIFFERENCE),
-            )
 
-    def roles(self, ranked: Sequence[records.AntecedentHead]) -> tuple[records.AntecedentHead, ...]:
-        """Those that beat the best baseline by ten points where chosen, and surely elsewhere."""
-        documents = len(set(self.examples.document[self.measured].tolist()))
-        if not gold.enough(int(self.measured.sum()), documents):
-            return ()
-        heads = list(self.layout)
-        everything = np.ones(len(self.chosen), np.bool_)
-        better, p = [], []
-        for head in ranked:
-            direction = self.directions.index(head.direction)
-            hits = self.examples.right[:, heads.index(head.head), direction]
-            base = self.examples.baselines[head.baseline]
-            over = float(hits[self.chosen].mean()) - float(base[self.chosen].mean())
-            if over >= gold.TEN_POINTS:
-                better.append(head)
-                lead = hits.astype(np.int64) - base.astype(np.int64)
-                p.append(gold.p_above_zero(*self._by_document(lead, everything)))
-        unsplit = np.array_equal(self.chosen, self.measured)
-        certain = gold.sure(p, len(heads) * len(self.directions) if unsplit else len(p))
-        named = [
-            head
-            for head, is_certain in zip(better, certain, strict=True)
-            if is_certain and gold.large(head.accuracy, head.margin)
-        ]
-        return tuple(sorted(named, key=lambda head: head.head))
-
-    def _rival(self, mask: Bools) -> str:
-        """Return the baseline that is right most often on some examples."""
-        baselines = self.examples.baselines
-        return max(baselines, key=lambda name: float(baselines[name][mask].mean()))
-
-    def _share(self, hits: NDArray[np.int64], which: Bools, least: float = 0.0) -> Interval:
-        """Return the share of hits among the measured ones of some examples, with its interval."""
-        return gold.share(*self._by_document(hits, which), least)
-
-    def _by_document(
-        self, hits: NDArray[np.int64], which: Bools
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Hits and examples of each document, [D], of the measured ones of some examples."""
-        mask = which & self.measured
-        _, group = np.unique(self.examples.document[mask], return_inverse=True)
-        size = int(group.max(initial=-1)) + 1
-        sums, count = np.zeros(size, np.int64), np.zeros(size, np.int64)
-        np.add.at(sums, group, hits[mask])
-        np.add.at(count, group, 1)
-        return sums, count
+def _roles(
+    table: gold.HitTable, ranked: Sequence[records.AntecedentHead], layout: Layout, split: str
+) -> tuple[records.AntecedentHead, ...]:
+    """Those that beat the best baseline by ten points where chosen, and surely elsewhere."""
+    if not table.enough():
+        return ()
+    by_head, heads = {head.head: head for head in ranked}, list(layout)
+    candidates = [(by_head[heads[number]], p) for number, _, p in table.candidates()]
+    questions = table.hits[0].size if split == EVERYTHING else len(candidates)
+    return tuple(sorted(gold.proven(candidates, questions), key=lambda head: head.head))
 
 
 def _notes(examples: AntecedentExamples, measured: int, split: str, heads: int) -> Iterator[str]:
@@ -279,15 +227,8 @@ class NameChoice:
         return max(self.starts[A], self.starts[B]) > self.starts[PRONOUN]
 
 
-@dataclass(frozen=True, slots=True)
-class NoChoice:
-    """A row whose pronoun means neither name, or both."""
-
-    number: int
-
-
-def read(names: Sequence[str], part: str = "") -> Iterator[NameChoice | NoChoice | InvalidRecord]:
-    """Every row of some tables."""
+def read(names: Sequence[str], part: str = "") -> Iterator[NameChoice | InvalidRecord | None]:
+    """Every row of some tables; None for one whose pronoun means neither name, or both."""
     number = 0
     for name in resolve(names):
         title = "standard input" if name == "-" else name
@@ -297,7 +238,8 @@ def read(names: Sequence[str], part: str = "") -> Iterator[NameChoice | NoChoice
                 places = _places(title, text, part)
                 continue
             number += 1
-            yield _row(number, f"{title}:{line}", text, places, part)
+            row = _row(number, f"{title}:{line}", text, places, part)
+            yield InvalidRecord(number, f"{title}:{line}", row) if isinstance(row, str) else row
         if places is None:
             raise InputError(f"{title} is empty; its first line must name {', '.join(COLUMNS)}")
 
@@ -340,43 +282,36 @@ def _places(name: str, header: str, part: str) -> dict[str, int]:
 
 def _row(
     number: int, source: str, text: str, places: Mapping[str, int], part: str
-) -> NameChoice | NoChoice | InvalidRecord:
+) -> NameChoice | str | None:
+    """Return a row, or what is wrong with it; None for one that has no choice."""
     if isinstance(text, Problem):
-        return InvalidRecord(number, source, text)
+        return text
     cells = text.split("\t")
     if len(cells) <= max(places.values()):
-        return InvalidRecord(number, source, f"{len(cells)} columns; the header has more")
+        return f"{len(cells)} columns; the header has more"
     row = {column: cells[n] for column, n in places.items()}
     starts = []
     for phrase in _PHRASES:
         offset = row[f"{phrase}-offset"]
         start, name = whole_number(offset), row[phrase]
         if start is None:
-            return InvalidRecord(
-                number, source, f"{phrase}-offset is {offset[:20]!r}, no whole number"
-            )
+            return f"{phrase}-offset is {offset[:20]!r}, no whole number"
         excerpt = row["Text"][start : start + len(name)]
         if excerpt != name or not name:
-            return InvalidRecord(
-                number,
-                source,
-                f"at {phrase}-offset {start} the text has {excerpt[:40]!r}, not {name[:40]!r}",
-            )
+            return f"at {phrase}-offset {start} the text has {excerpt[:40]!r}, not {name[:40]!r}"
         starts.append(start)
     truths = []
     for phrase in ("A-coref", "B-coref"):
         truth = _TRUTH.get(row[phrase].strip().upper())
         if truth is None:
-            return InvalidRecord(
-                number, source, f"{phrase} is {row[phrase][:20]!r}; it is TRUE or FALSE"
-            )
+            return f"{phrase} is {row[phrase][:20]!r}; it is TRUE or FALSE"
         truths.append(truth)
     ends = [start + len(row[phrase]) for start, phrase in zip(starts, _PHRASES, strict=True)]
     order = sorted(range(3), key=lambda n: starts[n])
     if any(ends[n] > starts[m] for n, m in pairwise(order)):
-        return InvalidRecord(number, source, "the pronoun and the names overlap in the text")
+        return "the pronoun and the names overlap in the text"
     if truths[0] == truths[1]:
-        return NoChoice(number)
+        return None
     pronoun, a, b = starts
     return NameChoice(
         number, source, row["URL"], row["Text"], (pronoun, a, b), (ends[0], ends[1], ends[2]),
@@ -392,33 +327,14 @@ class NameTask:
     orders: tuple[tuple[int, ...], ...]
 
 
-class _Choosing:
-    """An observer that keeps the weights between pronoun, A and B, [H, 3, 3] for each text."""
-
-    def __init__(self, task: NameTask, layout: Layout) -> None:
-        self._maps = WordMaps(task.batch)
-        self._by_site: dict[Site, NDArray[np.float64]] = {}
-        self._sites = tuple(dict.fromkeys(head.site for head in layout))
-
-    def observe(self, rows: Rows) -> None:
-        maps = self._maps.add(rows)
-        if maps is not None:
-            self._by_site[rows.site] = arrays.to_numpy(maps)
-
-    def weights(self, item: int, order: Sequence[int]) -> NDArray[np.float64]:
-        """[N, 3, 3] from and to pronoun, A and B."""
-        maps = np.concatenate([self._by_site[site][item] for site in self._sites])
-        inverse = np.argsort(order)
-        return np.asarray(maps[:, inverse][:, :, inverse])
-
-
 def choose(source: Source, task: NameTask) -> Bools:
     """Whether each head chooses A, [B, N, 2]: by the pronoun's row, and by its column."""
-    observer = _Choosing(task, source.layout)
+    observer = WordMaps(task.batch)
     observe(source, task.batch, observer)
     chosen = []
     for number, order in enumerate(task.orders):
-        weights = observer.weights(number, order)
+        inverse = np.argsort(order)
+        weights = observer.heads(number)[:, inverse][:, :, inverse]  # pronoun, A and B [N, 3, 3]
         to_name = weights[:, PRONOUN, A] >= weights[:, PRONOUN, B]
         from_name = weights[:, A, PRONOUN] >= weights[:, B, PRONOUN]
         chosen.append(np.stack([to_name, from_name], -1))
@@ -434,24 +350,20 @@ class _Study:
     refused: int = 0
 
     def tasks(self) -> Iterator[NameTask]:
-        by_number = {choice.number: choice for choice in self.choices}
-        texts = (Text(c.number, c.place, c.prompt) for c in self.choices)
-        tokenized = tokenize(texts, self.source)
-        for batch in batches(tokenized, lambda inputs: inputs.length, BATCH_TOKENS):
+        for batch in in_batches(self.source, self.choices):
             if isinstance(batch, InvalidRecord):
                 self._refuse(batch.place)
                 continue
             good = []
-            for item in batch:
-                if present(item.inputs, 3).all():
-                    good.append(item)
+            for choice, inputs in batch:
+                if present(inputs, 3).all():
+                    good.append((choice, inputs))
                 else:
-                    self._refuse(item.text.place)
-            choices = [by_number[item.text.number] for item in good]
-            self.used += choices
+                    self._refuse(choice.place)
             if good:
-                inputs = tuple(item.inputs for item in good)
-                yield NameTask(inputs, tuple(choice.order for choice in choices))
+                choices, several = zip(*good, strict=True)
+                self.used += choices
+                yield NameTask(several, tuple(choice.order for choice in choices))
 
     def _refuse(self, source: str) -> None:
         if self.strict:
@@ -460,10 +372,6 @@ class _Study:
                 f"{self.source.max_tokens} tokens, and needs one for each name"
             )
         self.refused += 1
-
-
-def _number(choice: NameChoice) -> int:
-    return choice.number
 
 
 def run_names(
@@ -513,7 +421,7 @@ def run_names(
             "a name after the pronoun, which a causal model cannot see": len(choices) - len(usable),
             "refused by the model": study.refused,
         },
-        corpus=fingerprint(choice.asked for choice in sorted(study.used, key=_number)),
+        corpus=fingerprint(choice.asked for choice in sorted(study.used, key=attrgetter("number"))),
         split=split,
         values=values,
     )

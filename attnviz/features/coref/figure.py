@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from attnviz.core.result import Interval
 from attnviz.drawing.canvas import picture
-from attnviz.drawing.charts import MARGIN, HeadedFigure, open_sides, share_bars
+from attnviz.drawing.charts import MARGIN, HeadedFigure, name_bars, share_bars
 from attnviz.drawing.console import COLOR, FULL
 from attnviz.drawing.grid_figure import cell, draw_grid, size
 from attnviz.drawing.labels import model_name
@@ -22,20 +21,14 @@ _LISTED = 8
 _BAR, _BARS, _GAP = 0.2, 3.0, 0.12
 
 
-@dataclass(frozen=True, slots=True)
-class _Bar:
-    """A line of the chart: an accuracy with its interval, of a head or of a baseline."""
-
-    name: str
-    share: Interval
-    head: bool
+_Bar = tuple[str, Interval, str]  # a head or a baseline, its accuracy with the interval, a colour
 
 
 @picture
 def draw(report: Coref, dpi: float) -> Figure:
     """Draw bars of the best heads, of baselines and of each kind; the grid beside them."""
     groups = _groups(report)
-    names = [bar.name for group in groups for bar in group]
+    names = [name for group in groups for name, *_ in group]
     title = f"{model_name(report.source)}: heads that find antecedents"
     sheet = HeadedFigure(title, [measured(report)], dpi, names)
     label = sheet.ruler.widest(names, 7) + 0.1
@@ -56,15 +49,15 @@ def _groups(report: Coref) -> list[list[_Bar]]:
     everything = report.everything
     sure = {role.head for role in report.roles}
     listed = [
-        _Bar(
+        (
             f"{report.layout.name(f.head)} {SHORT[f.direction]}{MARK * (f.head in sure)}",
             f.accuracy,
-            True,
+            COLOR,
         )
         for f in everything.ranked[:_LISTED]
     ]
     listed += [
-        _Bar(baseline_name(report, baseline.name), baseline.held_out, False)
+        (baseline_name(report, baseline.name), baseline.held_out, _BASELINE)
         for baseline in everything.baselines
     ]
     groups = [listed]
@@ -76,7 +69,7 @@ def _groups(report: Coref) -> list[list[_Bar]]:
             (share,) = (
                 baseline.held_out for baseline in kind.baselines if baseline.name == best.baseline
             )
-            groups.append([_Bar(name, best.accuracy, True), _Bar(rival, share, False)])
+            groups.append([(name, best.accuracy, COLOR), (rival, share, _BASELINE)])
     return groups
 
 
@@ -89,14 +82,12 @@ def _bars(axes: Axes, groups: Sequence[Sequence[_Bar]]) -> None:
             places.append(y)
             y += _BAR
         y += _GAP
-    share_bars(axes, [(bar.share, COLOR if bar.head else _BASELINE) for bar in bars], places, 0.15)
-    axes.set_yticks(places, [bar.name for bar in bars])
+    share_bars(axes, [(share, color) for _, share, color in bars], places, 0.15)
+    names = [name for name, *_ in bars]
+    name_bars(axes, names, "accuracy in % with 95 % interval (green: head, grey: baseline)")
+    axes.set_yticks(places, names)
     axes.set_ylim(y - _GAP - _BAR / 2, -_BAR / 2)
     axes.set_xlim(0, 100)
-    axes.tick_params(axis="y", length=0, labelsize=7)
-    axes.tick_params(axis="x", labelsize=7)
-    axes.set_xlabel("accuracy in % with 95 % interval (green: head, grey: baseline)", fontsize=7)
-    open_sides(axes, "top", "right", "left")
 
 
 def _caption(report: Coref) -> str:

@@ -14,7 +14,6 @@ from attnviz.core.provenance import own_name
 from attnviz.core.settings import Progress
 from attnviz.core.split import field_of
 from attnviz.corpus.gold.settings import CorefSettings
-from attnviz.corpus.texts import InvalidRecord
 from attnviz.features.coref.choosing import choices, run_names
 from attnviz.features.coref.mentions import documents, is_treebank, run_mentions
 from attnviz.features.coref.result import Coref
@@ -37,10 +36,11 @@ def coref(
     names = paths.listed(files)
     if is_treebank(names):
         texts, bad = documents(names, strict=settings.strict)
+        what = "sentences or documents that cannot be used"
+        broken = {f"{what}, first {own_name(bad[0].place)}": len(bad)} if bad else {}
         source = light(model.load())
         result = run_mentions(
-            source, texts, settings, skipped=_broken(bad), load=model.again(source),
-            progress=progress,
+            source, texts, settings, skipped=broken, load=model.again(source), progress=progress,
         )  # fmt: skip
     else:
         pairs, neither, bad = choices(names, strict=settings.strict, part=field_of(settings.split))
@@ -53,10 +53,3 @@ def coref(
             source, pairs, settings, skipped=skipped, load=model.again(source), progress=progress
         )
     return replace(result, identity=model.identity)
-
-
-def _broken(bad: Sequence[InvalidRecord]) -> dict[str, int]:
-    """How much of a treebank cannot be used; the first of it is named."""
-    if not bad:
-        return {}
-    return {f"sentences or documents that cannot be used, first {own_name(bad[0].place)}": len(bad)}

@@ -27,6 +27,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -39,19 +40,19 @@ from attnviz.core.source import Source
 from attnviz.core.split import by_field, merge_near_copies
 from attnviz.corpus.conllu import ConlluRow, Sentence, spoken
 from attnviz.corpus.gold.cases import (
-    BATCH_TOKENS,
     LOOKS,
     Loader,
     Pointing,
     check_single,
     commented,
+    in_batches,
     present,
     read,
 )
 from attnviz.corpus.gold.settings import CorefSettings
 from attnviz.corpus.lines import open_bytes, whole_number
 from attnviz.corpus.running import answered, executor, of_model
-from attnviz.corpus.texts import InvalidRecord, Text, batches, resolve, tokenize
+from attnviz.corpus.texts import InvalidRecord, resolve
 from attnviz.errors import InputError
 from attnviz.features.coref.choosing import AntecedentExamples, Bools, report
 from attnviz.features.coref.result import Coref
@@ -218,14 +219,6 @@ def _head(
     return span[0]  # nothing but empty nodes
 
 
-@dataclass(slots=True)
-class _Open:
-    """A mention, or a part of one, that is not closed yet."""
-
-    start: int
-    head: str
-
-
 class _Reader:
     """Reads the brackets of one document."""
 
@@ -233,7 +226,8 @@ class _Reader:
         self._rows = rows
         self._id = next(n for n, name in enumerate(fields) if name in _IDS)
         self._head = fields.index("head") if "head" in fields else len(fields)
-        self._open: dict[str, list[_Open]] = defaultdict(list)
+        # by entity, the first row and the head of mentions, or parts of one, that are not closed
+        self._open: dict[str, list[tuple[int, str]]] = defaultdict(list)
         self._waiting = 0
         self._parts: dict[tuple[str, int], tuple[list[int], str, int]] = {}
 
@@ -247,7 +241,7 @@ class _Reader:
                     if not name:
                         raise _Broken(row.line, f"{piece[:_SHOWN]} names no entity; {_FORMS}")
                     head = inner[self._head] if self._head < len(inner) else ""
-                    self._open[name].append(_Open(number, head))
+                    self._open[name].append((number, head))
                     self._waiting += 1
                     if self._waiting > _MOST:
                         raise _Broken(row.line, f"more than {_MOST} mentions are open at once")
@@ -258,9 +252,9 @@ class _Reader:
                 yield from self._close(name, number, row.line)
         waiting = [mention for stack in self._open.values() for mention in stack]
         if waiting:
-            first = min(waiting, key=lambda mention: mention.start)
+            first = min(waiting, key=itemgetter(0))
             names = [name for name, stack in self._open.items() if first in stack]
-            line = self._rows[first.start][1].line
+            line = self._rows[first[0]][1].line
             raise _Broken(line, f"the mention of {names[0][:_SHOWN]} that opens here never closes")
         if self._parts:
             (name, total), (span, _, parts) = next(iter(self._parts.items()))
@@ -270,15 +264,15 @@ class _Reader:
     def _close(self, name: str, row: int, line: int) -> Iterator[tuple[str, list[int], str]]:
         if not self._open[name]:
             raise _Broken(line, f"{name[:_SHOWN]}) closes a mention that is not open; {_FORMS}")
-        mention = self._open[name].pop()
+        start, annotated = self._open[name].pop()
         self._waiting -= 1
-        span = list(range(mention.start, row + 1))
+        span = list(range(start, row + 1))
         match = _PART.fullmatch(name)
         if match is None:
-            yield name, span, mention.head
+            yield name, span, annotated
             return
         entity, part, total = match[1], int(match[2]), int(match[3])
-        words, head, parts = self._parts.pop((entity, total), ([], mention.head, 0))
+        words, head, parts = self._parts.pop((entity, total), ([], annotated, 0))
         if part != parts + 1 or part > total:
             raise _Broken(line, f"{name[:_SHOWN]} comes where [{parts + 1}/{total}] is expected")
         if part == total:
@@ -375,7 +369,7 @@ class MentionTask:
 
 def point(source: Source, task: MentionTask) -> Bools:
     """Whether each head finds the antecedents, by row and by column, [C, N, 2], in order."""
-    observer = Pointing(task.batch, source.layout, task.candidates)
+    observer = Pointing(task.batch, task.candidates)
     observe(source, task.batch, observer)
     answers = []
     for number, (words, right) in enumerate(zip(task.words, task.right, strict=True)):
@@ -478,24 +472,21 @@ class _Study:
 
     def tasks(self) -> Iterator[MentionTask]:
         """Batches of windows that hold an example."""
-        by_number = {window.number: window for window in self.windows}
         windows = [window for window in self.windows if len(window.mentions) > 1]
-        texts = (Text(window.number, window.place, window.prompt) for window in windows)
-        tokenized = tokenize(texts, self.source)
-        for batch in batches(tokenized, lambda inputs: inputs.length, BATCH_TOKENS):
+        for batch in in_batches(self.source, windows):
             if isinstance(batch, InvalidRecord):
                 if self.settings.strict:
                     raise InputError(f"{batch.place}: {batch.reason}")
                 self.skipped[TOO_LONG] += 1
                 continue
-            task = self._task([(item.inputs, by_number[item.text.number]) for item in batch])
+            task = self._task(batch)
             self.done += len(batch)
             if task is not None:
                 yield task
 
-    def _task(self, pairs: Sequence[tuple[Inputs, MentionWindow]]) -> MentionTask | None:
+    def _task(self, pairs: Sequence[tuple[MentionWindow, Inputs]]) -> MentionTask | None:
         batch, words, right, candidates = [], [], [], []
-        for inputs, window in pairs:
+        for window, inputs in pairs:
             size = len(window.words)
             kept_words = present(inputs, size)
             self.skipped[UNTOKENIZED] += sum(not kept_words[m.word] for m in window.mentions)

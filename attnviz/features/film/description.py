@@ -32,11 +32,6 @@ METHOD = (
 )
 
 
-def _targets() -> set[str]:
-    """Scores of the weight on what a role looks at."""
-    return {bound.score for role in ROLES.values() for bound in role.evidence} - {"entropy_share"}
-
-
 _KINDS = {
     "previous": "previous-token", "next": "next-token", "duplicate": "duplicate-token",
     "first": "attention-sink",
@@ -84,7 +79,9 @@ def known_by(head: records.HeadFilm) -> tuple[str | None, str]:
             if title in ROLES:
                 scores = [evidence.score for evidence in ROLES[title].evidence]
                 return title, next((s for s in scores if s in head.scores), scores[0])
-    targets = _targets()
+    # scores of the weight on what a role looks at
+    targets = {bound.score for role in ROLES.values() for bound in role.evidence}
+    targets -= {"entropy_share"}
     shares = [name for name in head.scores if name in targets] or list(head.scores)
     return None, max(shares, key=lambda name: _most(head.scores[name]))
 
@@ -166,16 +163,11 @@ def ordered(order: records.Order) -> str:
     if not order.sure:
         ends = "" if order.low is None else f" ({order.low:,} to {order.high:,} steps between)"
         return f"Which comes first, {first} or {second}, cannot be told{ends}."
+    verb = first.rpartition(" ")[2]  # of both is said once
     return (
-        f"{first[0].upper()}{first[1:]} {order.steps:,} steps before {_once(first, second)} "
-        f"[{order.low:,}, {order.high:,}]."
+        f"{first[0].upper()}{first[1:]} {order.steps:,} steps before "
+        f"{second.removesuffix(f' {verb}')} [{order.low:,}, {order.high:,}]."
     )
-
-
-def _once(first: str, second: str) -> str:
-    """Return the second of two clauses without its verb, where that is the verb of the first."""
-    verb = first.rpartition(" ")[2]
-    return second.removesuffix(f" {verb}")
 
 
 def meanwhile(formation: records.Formation) -> str:

@@ -41,7 +41,7 @@ from attnviz.features.profile.work import windows
 from attnviz.models.cache import identity
 from attnviz.scoring.observe import Recorder, ScoreObserver, observe, score_batch
 from attnviz.scoring.probe import MEASURED
-from attnviz.scoring.totals import Sums
+from attnviz.scoring.totals import Sums, fold
 
 EARLY, LATE, OF = 50, 500, 512
 """Olsson et al. compare the losses at these places of a context of so many tokens."""
@@ -50,11 +50,6 @@ _BAND = 64  # each place is a mean over a 1/64 of the context to both sides, as 
 _BATCH_TOKENS = 4096
 _LARGEST = 32
 ABLATED = 64  # texts on which heads are ablated
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class _Piece(Tokenized):
-    """A text, or a window of a long one."""
 
 
 @dataclass(slots=True)
@@ -91,7 +86,7 @@ class Prepared:
     """Texts as a model takes them; the same for all checkpoints of a run."""
 
     # in their order, by text; ``digests`` a hash of the tokens of every text
-    pieces: tuple[_Piece, ...]
+    pieces: tuple[Tokenized, ...]
     digests: tuple[str, ...]
     probes: tuple[Inputs, ...]  # repeated random tokens
     bad: tuple[InvalidRecord, ...]  # texts that could not be used
@@ -99,7 +94,7 @@ class Prepared:
 
 def prepare(source: Source, texts: Sequence[Text], settings: FilmSettings) -> Prepared:
     """Tokenize the texts, in windows where they are longer than the model takes."""
-    pieces: list[_Piece] = []
+    pieces: list[Tokenized] = []
     bad: list[InvalidRecord] = []
     for text in texts:
         prompt = replace(text.prompt, special_tokens=settings.special_tokens)
@@ -108,7 +103,7 @@ def prepare(source: Source, texts: Sequence[Text], settings: FilmSettings) -> Pr
         except (InputError, UsageError) as error:
             bad.append(InvalidRecord(text.number, text.place, error.message))
             continue
-        pieces += [_Piece(text, inputs) for inputs in cut]
+        pieces += [Tokenized(text, inputs) for inputs in cut]
     if not pieces:
         reason = f": {bad[0].place}: {bad[0].reason}" if bad else ""
         raise InputError(f"no text can be used{reason}")
@@ -143,7 +138,9 @@ def measure(
                 enumerate(prepared.pieces), key=lambda pair: pair[1].text.number
             )
         ]
-        sums = [_added([sample.sums for sample in group]) for group in texts]
+        sums = [
+            fold([sample.sums for sample in remaining], first.sums) for first, *remaining in texts
+        ]
         if settings.probe:
             sums = [_without(sample, MEASURED) for sample in sums]
             sums += [
@@ -156,7 +153,7 @@ def measure(
         maps, words = _maps(source, prepared.pieces[0].inputs, settings.map_tokens)
         changes, metric = _ablated(source, prepared.pieces, settings)
         roles = _annotated(source, settings)
-    total = _added(sums)
+    total = fold(sums[1:], sums[0])
     lengths = [[len(sample.losses) for sample in group] for group in texts]
     header = FilmHeader(
         SCHEMA, step, name, source.info, dict(identity or {}),
@@ -182,7 +179,7 @@ def measure(
     )
 
 
-def _run(source: Source, pieces: Sequence[_Piece], names: Sequence[str]) -> list[_Observed]:
+def _run(source: Source, pieces: Sequence[Tokenized], names: Sequence[str]) -> list[_Observed]:
     """Every piece through the model, in batches that depend on the texts alone."""
     samples: dict[int, _Observed] = {}
     numbers = {id(piece): number for number, piece in enumerate(pieces)}
@@ -241,14 +238,6 @@ def _probe(source: Source, probes: Sequence[Inputs], settings: FilmSettings) -> 
         yield from (observer.sums(item) for item in range(len(batch)))
 
 
-def _added(sums: Sequence[Sums]) -> Sums:
-    """In their order."""
-    total = sums[0]
-    for addend in sums[1:]:
-        total = total + addend
-    return total
-
-
 def _only(sums: Sums, names: Sequence[str]) -> Sums:
     """With nothing in the other scores, nor in what could count."""
     keep = np.isin(sums.names, names)
@@ -278,7 +267,7 @@ def _maps(source: Source, inputs: Inputs, show: int) -> tuple[NDArray[np.uint8],
 
 
 def _ablated(
-    source: Source, pieces: Sequence[_Piece], settings: FilmSettings
+    source: Source, pieces: Sequence[Tokenized], settings: FilmSettings
 ) -> tuple[NDArray[np.float64], str]:
     """Measure what ablating each head changes, [H, 2]: the change, and half of its interval."""
     if not settings.ablate:
@@ -298,7 +287,7 @@ def _ablated(
     return np.array([changes.get(head, unknown) for head in source.layout]), ablation.unit
 
 
-def _prompts(pieces: Sequence[_Piece]) -> list[Prompt | str]:
+def _prompts(pieces: Sequence[Tokenized]) -> list[Prompt | str]:
     prompts: list[Prompt | str] = []
     for piece in pieces:
         prompt, words = piece.text.prompt, piece.inputs.texts[:1]
@@ -378,7 +367,11 @@ def run(
     measured = {} if state is None else _done(checkpoints, study, state)
     todo = [checkpoint for checkpoint in checkpoints if checkpoint.step not in measured]
     progress("checkpoints", len(measured), len(checkpoints))
-    with Stopping() as stop, _executor(study, len(todo)) as workers:
+    jobs = min(study.settings.jobs, len(todo))
+    executor: AbstractContextManager[Executor[Checkpoint, MeasuredStep]] = (
+        Inline(FilmWorker(study)) if jobs <= 1 else Processes(partial(FilmWorker, study), jobs)
+    )
+    with Stopping() as stop, executor as workers:
         for task, step in answered(workers, todo, "a checkpoint"):
             measured[task.step] = step
             if state is not None:
@@ -387,13 +380,6 @@ def run(
             if stop.asked():
                 break
     return tuple(measured[step] for step in sorted(measured))
-
-
-def _executor(
-    study: FilmStudy, tasks: int
-) -> AbstractContextManager[Executor[Checkpoint, MeasuredStep]]:
-    jobs = min(study.settings.jobs, tasks)
-    return Inline(FilmWorker(study)) if jobs <= 1 else Processes(partial(FilmWorker, study), jobs)
 
 
 def _done(

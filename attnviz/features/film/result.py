@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from attnviz import files
 from attnviz.captures.settings import ModelSettings
 from attnviz.core.heads import Head
-from attnviz.core.result import Result
+from attnviz.core.result import ByHead, Result
 from attnviz.core.settings import Parallel, Seeded, Settings, like, setting
 from attnviz.drawing.renderable import Renderable
 from attnviz.errors import UsageError
@@ -149,7 +149,7 @@ class Maps:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Film(Renderable, Result):
+class Film(ByHead[HeadFilm], Renderable, Result):
     """What the heads of a model did at every checkpoint of its training.
 
     Attributes:
@@ -218,13 +218,6 @@ class Film(Renderable, Result):
             f"{self.steps[0]:,} to {self.steps[-1]:,}, {self.clusters:,} texts, "
             f"{len(self.heads)} heads>"
         )
-
-    def __getitem__(self, head: Head) -> HeadFilm:
-        """One head over time; KeyError for a head that is not there."""
-        for film in self.heads:
-            if film.head == head:
-                return film
-        raise KeyError(head)
 
 
 MEASURED = "What is measured"

@@ -14,7 +14,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -36,10 +36,6 @@ from attnviz.scoring.totals import Sums, comparable
 SCHEMA = "attnviz.film-state/1"
 SUFFIX = ".film.npz"
 _NAME = re.compile(r"step-(\d+)" + re.escape(SUFFIX))
-_ARRAYS = (
-    "values", "rows", "chances", "shares", "counted", "loss", "predicted", "contexts", "windows",
-    "changes", "maps",
-)  # fmt: skip
 
 
 class FilmHeader(msgspec.Struct, forbid_unknown_fields=True):
@@ -110,6 +106,9 @@ class MeasuredStep:
             names, comparable(names), self.values.sum(0), self.chances, self.rows.sum(0),
             self.shares, self.counted,
         )  # fmt: skip
+
+
+_ARRAYS = tuple(field.name for field in fields(MeasuredStep) if field.name != "header")
 
 
 def path_of(folder: Path, step: int) -> Path:

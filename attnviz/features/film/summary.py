@@ -68,11 +68,6 @@ def jittered(draws: Floats, curve: Floats, seed: Sequence[int]) -> Floats:
     return draws + (smooth - curve) + noise
 
 
-def weights(names: Sequence[str], seed: int) -> Floats:
-    """[R, G], how often each draw has each text; of copies of a text, all or none."""
-    return poisson(seed, names, REPLICATES)
-
-
 def passed(curves: Floats) -> Indices:
     """Where curves [R, S] last passed their middle before their top, 1 to S - 1; 0 for none."""
     values = np.nan_to_num(curves, nan=-math.inf)
@@ -301,7 +296,8 @@ class _Series:
         self.a = np.stack([a for a, _ in merged])
         self.b = np.stack([b for _, b in merged])
         self.seed = int(steps[0].header.asked.get("seed", 0))
-        self.weights = weights(self.names, self.seed)
+        # [R, G], how often each draw has each text; of copies of a text, all or none
+        self.weights = poisson(self.seed, self.names, REPLICATES)
         self.loss = self._track("loss", "predicted", names, 0)
         self.context = self._track("contexts", "windows", names, 1)
         sums = [clusters.ClusterSums.of(self.a[s], self.b[s]) for s in range(len(steps))]

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import called
-from attnviz.core.result import Figures, Finding, Measure
+from attnviz.core.result import Figures, Finding, Interval, Measure
 from attnviz.core.scores import SINK, Estimate, HeadScores, HeadsOf, Role, ScoredHeads
 from attnviz.drawing import terminal
-from attnviz.drawing.console import table_of
+from attnviz.drawing.console import renderable, table_of
+from attnviz.drawing.description import estimate
 from attnviz.drawing.grid import heads_grid
 from attnviz.drawing.labels import (
     backend,
@@ -144,7 +145,7 @@ def parts(
 ) -> Iterator[RenderableType]:
     """Get the grid, the table, published measures, what stays, what other results say, one line."""
     listed = [head.scores for head in result.heads if head.scores.roles] if rows is None else rows
-    yield profile_grid(result)
+    yield heads_grid(report(result))
     yield profile_table(result, listed)
     if detectable := would_show(result):
         yield terminal.Line(detectable if everything else detectable.partition(":")[0], "dim")
@@ -167,17 +168,6 @@ def report(profile: Profile) -> ScoredHeads:
     """Return the means and roles of a profile as those of one long text."""
     heads = tuple(head.scores for head in profile.heads)
     return HeadsOf(profile.source, profile.layout, Inputs({}), heads)
-
-
-def profile_grid(profile: Profile) -> RenderableType:
-    """Return the layer × head grid of roles."""
-    return heads_grid(report(profile))
-
-
-def profile_table(profile: Profile, heads: Sequence[HeadScores]) -> RenderableType:
-    """Return the estimates that roles rest on, one line a head; ``heads`` in this order."""
-    by_head = {head.head: head for head in profile.heads}
-    return _Table(profile, [by_head[scores.head] for scores in heads])
 
 
 def would_show(profile: Profile) -> str:
@@ -288,69 +278,57 @@ _IF_ROOM = (
 _BETWEEN = 3  # cells between two columns
 
 
-class _Table:
-    def __init__(self, profile: Profile, heads: Sequence[HeadProfile]) -> None:
-        self.profile, self.heads = profile, heads
-
-    def __rich_console__(
-        self, console: Console, options: ConsoleOptions
-    ) -> Iterator[RenderableType]:
-        """Draw for this console; narrow ones get fewer columns."""
-        if not self.heads:
-            yield Text(f"{self._none()}\n", style="dim")
-            return
-        rows = [
-            [signs(cell, options.ascii_only) for cell in self._row(head)] for head in self.heads
-        ]
-        columns = _fitting(rows, options.max_width)
-        titles = (_COLUMNS[column] for column in columns)
-        sides = (title if title in _LEFT else f">{title}" for title in titles)
-        table = table_of(*sides, no_wrap=True)
-        for row in rows:
-            table.add_row(*(Text(row[column]) for column in columns))
-        yield table
-        yield Text("")
-
-    def _none(self) -> str:
-        """Why no head is listed."""
-        if few_groups(self.profile.clusters):
-            return (
-                "no role is claimed of so few texts: give more, one a line, or see what heads do "
-                "on a single text with attnviz heads"
-            )
-        return "no head shows a role on these texts"
-
-    def _row(self, head: HeadProfile) -> tuple[str, ...]:
-        name = self.profile.layout.name(head.head)
-        if not head.scores.roles:
-            return (name, "·", *[""] * 9, _perhaps(head), _sink(head), _tokens(head))
-        role, *remaining = head.scores.roles
-        estimate = head.evidence(role)
-        at_rest = role.rests and role.name != "diffuse"
-        return (
-            name,
-            f"sink: {role.name}" if at_rest else role_name(role),
-            *_numbers(role, estimate),
-            f"{estimate.rows:,}",
-            possible(role),
-            f"{estimate.texts:,}",
-            _macro(estimate),
-            _quartiles(estimate),
-            ", ".join(
-                filter(
-                    None,
-                    [
-                        *(
-                            rest_phrase(extra) if extra.rests else role_phrase(extra)
-                            for extra in remaining
-                        ),
-                        _perhaps(head),
-                    ],
-                )
-            ),
-            _sink(head),
-            _tokens(head),
+@renderable
+def profile_table(
+    console: Console, options: ConsoleOptions, profile: Profile, heads: Sequence[HeadScores]
+) -> RenderResult:
+    """Show the estimates that roles rest on, one line a head; narrow consoles get fewer columns."""
+    if not heads:
+        none = (
+            "no role is claimed of so few texts: give more, one a line, or see what heads do on a "
+            "single text with attnviz heads"
+            if few_groups(profile.clusters)
+            else "no head shows a role on these texts"
         )
+        yield Text(f"{none}\n", style="dim")
+        return
+    by_head = {head.head: head for head in profile.heads}
+    rows = [
+        [signs(cell, options.ascii_only) for cell in _cells(profile, by_head[scores.head])]
+        for scores in heads
+    ]
+    columns = _fitting(rows, options.max_width)
+    titles = (_COLUMNS[column] for column in columns)
+    table = table_of(*(t if t in _LEFT else f">{t}" for t in titles), no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(row[column]) for column in columns))
+    yield table
+    yield Text("")
+
+
+def _cells(profile: Profile, head: HeadProfile) -> tuple[str, ...]:
+    """One head in all of the columns."""
+    name = profile.layout.name(head.head)
+    if not head.scores.roles:
+        return (name, "·", *[""] * 9, _perhaps(head), _sink(head), _tokens(head))
+    role, *remaining = head.scores.roles
+    estimate = head.evidence(role)
+    at_rest = role.rests and role.name != "diffuse"
+    also = [rest_phrase(extra) if extra.rests else role_phrase(extra) for extra in remaining]
+    return (
+        name,
+        f"sink: {role.name}" if at_rest else role_name(role),
+        *_numbers(role, estimate),
+        f"{estimate.rows:,}",
+        possible(role),
+        f"{estimate.texts:,}",
+        # the mean over texts, each counting once
+        "" if estimate.macro is None else f"{estimate.macro:.{_digits(estimate)}f}",
+        " ".join(f"{value:.2f}" for value in estimate.quartiles or ()),
+        ", ".join(filter(None, [*also, _perhaps(head)])),
+        _sink(head),
+        _tokens(head),
+    )
 
 
 def _fitting(rows: Sequence[Sequence[str]], width: int) -> list[int]:
@@ -373,15 +351,11 @@ def _numbers(role: Role, estimate: Estimate) -> tuple[str, str, str, str]:
     """Score, interval, chance and lift; of a diffuse head the share of the largest entropy."""
     if estimate.mean is None:
         return "–", "–", "–", "–"
+    score = f"{estimate.mean:.{_digits(estimate)}f}"
     if role.name == "diffuse":
-        return f"{estimate.mean:.{_digits(estimate)}f}", _interval(estimate), "of", "max"
+        return score, _interval(estimate), "of", "max"
     chance = "–" if estimate.chance is None else number(estimate.chance)
-    return (
-        f"{estimate.mean:.{_digits(estimate)}f}",
-        _interval(estimate),
-        chance,
-        times(role.evidence),
-    )
+    return score, _interval(estimate), chance, times(role.evidence)
 
 
 def _interval(estimate: Estimate) -> str:
@@ -398,11 +372,6 @@ def _digits(estimate: Estimate) -> int:
     return 3 if estimate.high - estimate.low < 0.02 else 2
 
 
-def _macro(estimate: Estimate) -> str:
-    """Return the mean over texts, each counting once."""
-    return "" if estimate.macro is None else f"{estimate.macro:.{_digits(estimate)}f}"
-
-
 def _perhaps(head: HeadProfile) -> str:
     """Return the roles that the means support, but not surely."""
     if not head.undecided:
@@ -416,12 +385,6 @@ def _enough(estimate: Estimate) -> str:
     return "" if estimate.detectable is None else f" ({estimate.detectable:.2f} would show)"
 
 
-def _quartiles(estimate: Estimate) -> str:
-    if estimate.quartiles is None:
-        return ""
-    return " ".join(f"{value:.2f}" for value in estimate.quartiles)
-
-
 def _sink(head: HeadProfile) -> str:
     """Return the weight on the key that has the most of it, text by text."""
     estimate = head.estimates.get(SINK)
@@ -433,10 +396,10 @@ def _sink(head: HeadProfile) -> str:
 
 def _tokens(head: HeadProfile) -> str:
     """Return the strings with the most weight, with their shares."""
-    labels = []
-    for text, share in head.tokens[:2]:
-        labels.append(f"{said_alone(shorten(visible(text), 12))} {100 * share.weight:.0f} %")
-    return ", ".join(labels)
+    return ", ".join(
+        f"{said_alone(shorten(visible(text), 12))} {100 * share.weight:.0f} %"
+        for text, share in head.tokens[:2]
+    )
 
 
 _STRINGS = 3  # token strings that a head is told of
@@ -493,18 +456,14 @@ def _habits(head: HeadProfile) -> Iterator[str]:
 
 
 def _habit(head: HeadProfile, verb: str, role: Role) -> str:
-    estimate = head.evidence(role)
+    evidence = head.evidence(role)
     kind = f"is {role.title}" if role.name == "diffuse" else f"{verb} {role_name(role)}"
+    score = estimate(Interval(evidence.mean or 0.0, evidence.low, evidence.high))
     limits = "" if role.possible is None else f" where possible ({percent(role.possible)} of rows)"
-    ends = (
-        ""
-        if estimate.low is None or estimate.high is None
-        else f" [{estimate.low:.2f}, {estimate.high:.2f}]"
-    )
-    chance = "" if estimate.chance is None else f", chance {estimate.chance:.2g}"
+    chance = "" if evidence.chance is None else f", chance {evidence.chance:.2g}"
     return (
-        f"{kind} {estimate.mean or 0:.2f}{ends}{limits}: {counted(estimate.rows, 'row')} of "
-        f"{counted(estimate.texts, 'text')}{chance}"
+        f"{kind} {score}{limits}: {counted(evidence.rows, 'row')} of "
+        f"{counted(evidence.texts, 'text')}{chance}"
     )
 
 

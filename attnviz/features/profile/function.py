@@ -25,7 +25,6 @@ from attnviz.features.profile import run, saved
 from attnviz.features.profile.result import Profile, ProfileOptions
 from attnviz.features.profile.sampled.described import with_words
 from attnviz.features.profile.sampled.watch import no_effects
-from attnviz.features.profile.saved import merged
 from attnviz.features.profile.state import About
 from attnviz.features.profile.summary import summarize
 from attnviz.features.profile.work import ProfileSettings
@@ -123,13 +122,14 @@ def profile(
     if not finished.tally.texts:
         raise InputError(f"no text could be used of {', '.join(names)[:200]}; look at its lines")
     result = summarize(finished, stability=settings.stability)
-    if effects and result.distribution is not None and finished.tally.rows is not None:
-        words = with_words(result.distribution, finished.tally.rows, source)
-        words = replace(words, no_effect=no_effects(source))
-        result = replace(result, distribution=words)
-    elif not effects and result.distribution is not None:
-        rows = replace(result.distribution, no_effect="they were not asked for",
-                        no_words="it was not asked for")  # fmt: skip
+    rows, sums = result.distribution, finished.tally.rows
+    if rows is not None and sums is not None:
+        if effects:
+            rows = replace(with_words(rows, sums, source), no_effect=no_effects(source))
+        else:
+            rows = replace(
+                rows, no_effect="they were not asked for", no_words="it was not asked for"
+            )
         result = replace(result, distribution=rows)
     return with_evidence(result, beside)
 
@@ -177,7 +177,16 @@ def merge_profiles(
         InputError: a file cannot be used, or its run is not finished.
         UsageError: fewer than two files, or files that do not belong together.
     """
-    return with_evidence(merged(files, state, stability=stability), attaching.evidence)
+    if len(files) < 2:
+        raise UsageError("merging takes two profiles or more; name their files")
+    if state is not None:
+        saved.check_place(Path(state))
+    merged = saved.read_finished(files[0])
+    for path in files[1:]:
+        merged.merge(saved.read_finished(path), str(path))
+    if state is not None:
+        saved.write(Path(state), merged)
+    return with_evidence(summarize(merged, stability=stability), attaching.evidence)
 
 
 def _loaded(model: ModelSettings, quantity: str, reads: Literal["text", "image"]) -> Source:

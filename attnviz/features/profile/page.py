@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from attnviz.drawing.html import still
@@ -15,6 +16,8 @@ from attnviz.features.profile import words
 from attnviz.features.profile.description import rows
 from attnviz.features.profile.result import Profile
 from attnviz.web.page import result_page
+
+_DIGITS = 4  # more than anyone reads
 
 
 def page(result: Profile, *, links: Mapping[str, str] | None = None, command: str = "") -> bytes:
@@ -45,7 +48,7 @@ def page(result: Profile, *, links: Mapping[str, str] | None = None, command: st
             for text in distribution.texts
         ],
         "heads": [_head(result, head) for head in distribution.heads],
-        "points": [[visible(p.token), p.token_class, p.position] for p in distribution.points],
+        "points": list(map(_by_place, distribution.points)),
         "said": {
             "relations": dict(words.RELATIONS) | dict(words.CLASSES),
             "criteria": {name: words.CRITERIA[name] for name in distribution.heads[0].deciles},
@@ -97,7 +100,7 @@ def _head(result: Profile, head: records.HeadDistribution) -> dict[str, Any]:
         "name": result.layout.name(head.head),
         "headline": words.headline(result.layout.name(head.head), head.behaviours),
         "roles": [role.title for role in result[head.head].scores.roles],
-        "rows": [_row(row) for row in head.rows],
+        "rows": [_by_place(row, digits=_DIGITS) for row in head.rows],
         "deciles": {
             name: [
                 [_short(d.low), _short(d.high), d.rows, d.written and _short(d.written), d.examples]
@@ -109,17 +112,17 @@ def _head(result: Profile, head: records.HeadDistribution) -> dict[str, Any]:
             {
                 "where": words.when(leaf.path),
                 "share": leaf.share,
-                "rules": [[name, *_share(share)] for name, share in leaf.rules],
+                "rules": [[name, *_by_place(share)] for name, share in leaf.rules],
             }
             for leaf in head.behaviours.tree
         ],
-        "shares": {name: _share(share) for name, share in head.behaviours.shares.items()},
-        "unexplained": _share(head.behaviours.unexplained),
+        "shares": {name: _by_place(share) for name, share in head.behaviours.shares.items()},
+        "unexplained": _by_place(head.behaviours.unexplained),
         "halves": [head.behaviours.found_on, head.behaviours.measured_on],
         "calibrations": [
             {
                 "role": calibration.role,
-                "holds": _share(calibration.holds),
+                "holds": _by_place(calibration.holds),
                 "possible": calibration.possible,
                 "residue": [
                     [group.name, group.share, group.examples] for group in calibration.residue
@@ -127,64 +130,34 @@ def _head(result: Profile, head: records.HeadDistribution) -> dict[str, Any]:
             }
             for calibration in head.calibrations
         ],
-        "classes": [
-            [cell.query, cell.key, _short(cell.weight), _short(cell.uniform), cell.rows]
-            for cell in head.classes
-        ],
-        "pairs": [
-            [visible(pair.query), visible(pair.key), pair.rows, pair.expected, pair.lift]
-            for pair in head.pairs
-        ],
+        "classes": [_by_place(cell, digits=_DIGITS) for cell in head.classes],
+        "pairs": list(map(_by_place, head.pairs)),
         "pairError": head.pair_error,
-        "specific": [[visible(t.text), t.weight, t.uniform] for t in head.specific],
-        "unspecific": [[visible(t.text), t.weight, t.uniform] for t in head.unspecific],
-        "along": [
-            [s.first, s.last, s.rows, s.entropy, s.uniform_entropy, s.sink, s.uniform_sink]
-            for s in head.along
-        ],
+        "specific": list(map(_by_place, head.specific)),
+        "unspecific": list(map(_by_place, head.unspecific)),
+        "along": list(map(_by_place, head.along)),
         "planes": {
             name: [list(plane.kept), [[_short(x), _short(y)] for x, y in plane.points]]
             for name, plane in head.planes.items()
         },
         "decile": head.decile,
-        "qk": list(map(_singular, head.qk)),
-        "ov": list(map(_singular, head.ov)),
+        "qk": list(map(_by_place, head.qk)),
+        "ov": list(map(_by_place, head.ov)),
     }
 
 
-def _row(row: records.SampledRow) -> list[Any]:
-    """Return a row; what ``types.d.ts`` calls SampledRow, by place."""
-    return [
-        row.text,
-        row.row,
-        row.key,
-        visible(row.key_token),
-        _short(row.weight),
-        None if row.norm is None else _short(row.norm),
-        None if row.written is None else _short(row.written),
-        None if row.effect is None else _short(row.effect),
-        row.weights,
-        row.relations,
-        _texts(row.raises),
-        _texts(row.lowers),
-        None if row.next is None else visible(row.next),
-        None if row.added is None else _short(row.added),
-    ]
+def _by_place(record: Any, *, digits: int | None = None) -> list[Any]:
+    """Return a record as ``types.d.ts`` has it: its fields by place, texts fit to be shown."""
+    return [_shown(getattr(record, field.name), digits) for field in fields(record)]
 
 
-def _share(share: records.RowShare) -> list[Any]:
-    return [share.value, share.rows, share.chance, share.low, share.high]
-
-
-def _singular(direction: records.Singular) -> list[Any]:
-    sides = (direction.first, direction.second, direction.first_other, direction.second_other)
-    return [direction.value, direction.share, *map(_texts, sides)]
-
-
-def _texts(tokens: Sequence[str]) -> list[str]:
-    return [visible(token) for token in tokens]
+def _shown(value: Any, digits: int | None) -> Any:
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, tuple) and any(isinstance(part, str) for part in value[:1]):
+        return list(map(visible, value))
+    return rounded(value, digits) if digits is not None and isinstance(value, float) else value
 
 
 def _short(value: float) -> float:
-    """Four digits are more than anyone reads."""
-    return rounded(value, 4)
+    return rounded(value, _DIGITS)

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from attnviz.core.heads import Head
 from attnviz.core.lengths import Axes
+from attnviz.core.result import ByHead
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +329,7 @@ class RowPoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Distribution:
+class Distribution(ByHead[HeadDistribution]):
     """Some heads row by row, over the same rows.
 
     Attributes:
@@ -350,10 +351,3 @@ class Distribution:
     points: Annotated[tuple[RowPoint, ...], Axes("points")]
     no_effect: str = ""
     no_words: str = ""
-
-    def __getitem__(self, head: Head) -> HeadDistribution:
-        """One head; KeyError for one that was not selected."""
-        for selected in self.heads:
-            if selected.head == head:
-                return selected
-        raise KeyError(head)

@@ -10,7 +10,7 @@ from attnviz.captures.settings import INPUT, MapSettings
 from attnviz.core.heads import Head, SiteKind
 from attnviz.core.lengths import OneOf
 from attnviz.core.quantities import QUANTITIES
-from attnviz.core.result import Finding, Leaf, Result
+from attnviz.core.result import ByHead, Finding, Leaf, Result
 from attnviz.core.scores import Estimate, HeadScores, PrefixMatching, Role, SinkRate, UserDefined
 from attnviz.core.settings import RUN, Parallel, Settings, like, setting
 from attnviz.drawing.renderable import Renderable
@@ -127,7 +127,7 @@ class Alike:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Profile(Renderable, Result):
+class Profile(ByHead[HeadProfile], Renderable, Result):
     """What the heads of a model do over many texts.
 
     Attributes:
@@ -201,13 +201,6 @@ class Profile(Renderable, Result):
             )
             for head in (self.distribution.heads if self.distribution else ())
         }
-
-    def __getitem__(self, head: Head) -> HeadProfile:
-        """Return what one head does; KeyError for a head that is not there."""
-        for profile in self.heads:
-            if profile.head == head:
-                return profile
-        raise KeyError(head)
 
 
 @dataclass(frozen=True)

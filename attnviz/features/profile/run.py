@@ -10,8 +10,6 @@ from functools import partial
 from itertools import takewhile
 from pathlib import Path
 
-import numpy as np
-
 from attnviz.core.source import Source
 from attnviz.corpus import running
 from attnviz.corpus.executors import Stopping, WorkerFailure
@@ -21,8 +19,7 @@ from attnviz.features.profile import saved
 from attnviz.features.profile.state import About, Run, State
 from attnviz.features.profile.tally import Tally
 from attnviz.features.profile.tasks import ProfileTask, tasks
-from attnviz.features.profile.work import Inside, Part, Worker
-from attnviz.scoring.scores import SCORES
+from attnviz.features.profile.work import Inside, Part, Worker, part_of
 
 SAVE_EVERY = 30.0  # seconds between two writings of the state file, or more where one takes long
 _SAVING = 0.05  # the share of the time that writing it may take
@@ -153,7 +150,4 @@ def _left(planned: Iterator[ProfileTask], state: State, out: Path | None) -> Ite
 def _lost(task: ProfileTask, lost: WorkerFailure, about: About) -> Part:
     """Return what is left of a task that no process survived."""
     bad = [InvalidRecord(piece.text.number, piece.text.place, lost.reason) for piece in task.pieces]
-    shape = (0, len(about.layout), len(SCORES))
-    sums = np.zeros(shape), np.zeros(shape, np.int64)
-    invalid = sorted([*task.bad, *bad], key=lambda record: record.number)
-    return Part(Tally(about.layout), (), (), *sums, tuple(invalid))
+    return part_of(Tally(about.layout), [], [*task.bad, *bad])

@@ -10,7 +10,8 @@ import json
 import os
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,10 +34,10 @@ from attnviz.features.profile.result import Profile
 from attnviz.features.profile.sampled.sample import COLUMNS, WHOLE, RowSample, WholeRow
 from attnviz.features.profile.sampled.sums import HeadSums
 from attnviz.features.profile.sampled.watch import VECTORS
-from attnviz.features.profile.state import About, Cluster, Run, State
+from attnviz.features.profile.state import About, Run, State
 from attnviz.features.profile.summary import summarize
 from attnviz.features.profile.tally import COUNTS, ShownText
-from attnviz.features.profile.work import ProfileSettings
+from attnviz.features.profile.work import Cluster, ProfileSettings
 from attnviz.models.containers import read_archive
 from attnviz.models.external_errors import one_line
 from attnviz.scoring.plugins import user_defined
@@ -44,10 +45,7 @@ from attnviz.statistics.histogram import Exact, Histograms
 
 SCHEMA = "attnviz.profile-state/1"
 _HEADER = "header"
-_ABOUT = (
-    "model", "info", "settings", "version", "seed", "simultaneous", "grouped", "matching",
-    "user_defined",
-)  # fmt: skip
+_ABOUT = tuple(field.name for field in fields(About) if field.name != "layout")
 """What a header has of :class:`About`, beside the layout."""
 _TOKENS = ("query", "name")
 """Columns of sampled rows that hold texts: a file has them as numbers of ``strings``."""
@@ -156,23 +154,8 @@ def read_state(path: str | Path) -> Profile:
     return summarize(read(Path(path)))
 
 
-def merged(
-    paths: Sequence[str | Path], state: str | Path | None = None, *, stability: bool = False
-) -> Profile:
-    """Merge the profiles of parts of a corpus; see :func:`attnviz.merge_profiles`."""
-    if len(paths) < 2:
-        raise UsageError("merging takes two profiles or more; name their files")
-    if state is not None:
-        check_place(Path(state))
-    result = _finished(paths[0])
-    for path in paths[1:]:
-        result.merge(_finished(path), str(path))
-    if state is not None:
-        write(Path(state), result)
-    return summarize(result, stability=stability)
-
-
-def _finished(path: str | Path) -> State:
+def read_finished(path: str | Path) -> State:
+    """Read the state of a run that has come to its end."""
     state = read(Path(path))
     if not state.finished:
         raise UsageError(f"the run of {path} is not finished; run its command again first")
@@ -345,11 +328,10 @@ def _state(header: Header, arrays: Arrays) -> State:
     for name, (owner, part) in _fixed(state).items():
         begun = getattr(owner, part)
         setattr(owner, part, _array(arrays, name, begun.shape, begun.dtype))
-    count = len(arrays["copies"])
-    keys = _array(arrays, "copies", (count,), np.uint64).tolist()
-    counts = _array(arrays, "copies.count", (len(arrays["copies.count"]),), np.int64).tolist()
+    keys = _array(arrays, "copies", (-1,), np.uint64).tolist()
+    counts = _array(arrays, "copies.count", (-1,), np.int64).tolist()
     state.copies = Counter(dict(zip(keys, counts, strict=True)))
-    state.groups = set(_array(arrays, "groups", (arrays["groups"].size,), np.uint64).tolist())
+    state.groups = set(_array(arrays, "groups", (-1,), np.uint64).tolist())
     if header.open is not None:
         shape = state.sums.b.shape
         a, b = _array(arrays, "open.a", shape, float), _array(arrays, "open.b", shape, np.int64)
@@ -456,8 +438,9 @@ def _read_sample(rows: HeadSums, header: RowsHeader, arrays: Arrays) -> None:
 
 
 def _array(arrays: Arrays, name: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """Take an array of the file; ValueError for one of another shape or kind."""
+    """Take an array of the file, of any length for -1; ValueError for another shape or kind."""
     array = arrays[name]
+    shape = shape if shape != (-1,) else (array.size,)
     if array.shape != shape or array.dtype != dtype:
         raise ValueError(f"{name} is {array.dtype} {array.shape}, not {np.dtype(dtype)} {shape}")
     return array

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnviz.core.heads import Head, Layout
 from attnviz.core.provenance import SourceInfo
@@ -18,7 +17,7 @@ from attnviz.corpus.texts import InvalidRecord
 from attnviz.errors import InputError, UsageError
 from attnviz.features.profile.tally import Tally
 from attnviz.features.profile.tasks import ProfileTask
-from attnviz.features.profile.work import Part, ProfileSettings
+from attnviz.features.profile.work import Cluster, Part, ProfileSettings
 from attnviz.scoring.plugins import user_defined
 from attnviz.scoring.scores import SCORES
 from attnviz.scoring.totals import Sums, comparable
@@ -100,16 +99,6 @@ class Run:
 
 
 @dataclass
-class Cluster:
-    """A cluster that the next text may still belong to."""
-
-    name: str
-    content: int
-    a: NDArray[np.float64]
-    b: NDArray[np.int64]
-
-
-@dataclass
 class State:
     """What adds up, and how far it has come."""
 
@@ -127,7 +116,7 @@ class State:
     groups: set[int] = field(default_factory=set)
     bad: list[InvalidRecord] = field(default_factory=list)
     bad_count: int = 0  # texts that could not be used; ``bad`` names the first of them
-    open: Cluster | None = None
+    open: Cluster | None = None  # that the next text may still belong to
 
     @classmethod
     def begin(cls, about: About, names: tuple[str, ...]) -> State:
@@ -151,26 +140,21 @@ class State:
 
     def add(self, task: ProfileTask, part: Part) -> None:
         """Add what a task found; tasks in their order."""
-        names, contents, a, b = list(part.clusters), list(part.contents), part.a, part.b
-        if self.open is not None and names:
-            if names[0] == self.open.name:
-                contents[0] = (contents[0] + self.open.content) % (1 << 64)
-                a[0] += self.open.a
-                b[0] += self.open.b
+        clusters = list(part.clusters)
+        if self.open is not None and clusters:
+            if clusters[0].name == self.open.name:
+                clusters[0] += self.open
             else:
-                names = [self.open.name, *names]
-                contents = [self.open.content, *contents]
-                a = np.concatenate([self.open.a[None], a])
-                b = np.concatenate([self.open.b[None], b])
+                clusters.insert(0, self.open)
         if self.about.grouped:
-            self._remember(names)
+            self._remember([cluster.name for cluster in clusters])
         (run,) = self.runs
         run.follow(task)
         self.tally.merge(part.tally)
         self.count_bad(part.bad)
-        if names:
-            self.open = Cluster(names[-1], contents[-1], a[-1].copy(), b[-1].copy())
-            self._close(names[:-1], contents[:-1], a[:-1], b[:-1])
+        if clusters:
+            *complete, self.open = clusters
+            self._close(complete)
 
     def count_bad(self, bad: tuple[InvalidRecord, ...]) -> None:
         """Remember texts that could not be used."""
@@ -180,8 +164,7 @@ class State:
     def finish(self) -> None:
         """There are no more texts."""
         if self.open is not None:
-            last = self.open
-            self._close([last.name], [last.content], last.a[None], last.b[None])
+            self._close([self.open])
             self.open = None
         for run in self.runs:
             run.finished = True
@@ -252,20 +235,20 @@ class State:
             current = name
             self.groups.add(key)
 
-    def _close(
-        self, names: list[str], contents: list[int], a: NDArray[np.float64], b: NDArray[np.int64]
-    ) -> None:
-        """Mark clusters as complete."""
-        if not names:
+    def _close(self, clusters: list[Cluster]) -> None:
+        """Add clusters that are complete."""
+        if not clusters:
             return
+        a = np.stack([cluster.a for cluster in clusters])
+        b = np.stack([cluster.b for cluster in clusters])
         self.sums.add(a, b)
-        self.copies.update(contents)
+        self.copies.update(cluster.content for cluster in clusters)
         means = per_text(a, b)
         self.means.add(np.nan_to_num(means), (b > 0).astype(np.int64))
         tokens = [score.unit == "tokens" for score in SCORES.values()]
         means[..., tokens] = np.log2(1 + means[..., tokens])
-        self.spread.add(means.reshape(len(names), -1))
-        self.bootstrap.add(names, a, b)
+        self.spread.add(means.reshape(len(clusters), -1))
+        self.bootstrap.add([cluster.name for cluster in clusters], a, b)
 
 
 def _plain(value: object, base: object) -> str:

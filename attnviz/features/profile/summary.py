@@ -57,6 +57,13 @@ def summarize(state: State, *, stability: bool = False) -> Profile:
         within = number - first_of(layout, kind)
         sure = total.roles(number, decisions.unsure(number))
         sure_names = {role.name for role in sure}
+        nearest: tuple[tuple[Head, float], ...] = ()
+        if compared:
+            near = likeness.nearest(alike[kind], within, NEAREST, related[kind])
+            nearest = tuple(
+                (by_kind[kind][n], likeness.digits(far, float(errors[kind][within, n])))
+                for n, far in near
+            )
         heads.append(
             HeadProfile(
                 HeadScores(head, total.scores(number), sure),
@@ -66,9 +73,7 @@ def summarize(state: State, *, stability: bool = False) -> Profile:
                 shares.of(number, "tenths"),
                 shares.tokens(number),
                 _examples(tally.examples, number, head),
-                _nearest(alike[kind], errors[kind], within, by_kind[kind], related[kind])
-                if compared
-                else (),
+                nearest,
                 places[kind][within] if compared else None,
                 tuple(role for role in total.roles(number) if role.name not in sure_names),
                 stays[number],
@@ -207,7 +212,7 @@ def _estimates(
                 of_head[name] = Estimate(None, None, None, 0, 0)
                 continue
             largest = 1.0 if score.unit == "share" else math.inf
-            middle = quartiles[:, *cell]
+            middle, detectable = quartiles[:, *cell], float(decisions.detectable[cell])
             if score.unit == "tokens":
                 middle = 2**middle - 1
             of_head[name] = Estimate(
@@ -220,7 +225,7 @@ def _estimates(
                 (float(middle[0]), float(middle[1]), float(middle[2])),
                 float(macro[cell]),
                 *_ends(macro[cell], macro_half[cell], largest),
-                _shows(float(decisions.detectable[cell]), largest),
+                detectable if detectable <= largest else None,  # NaN where none is known
             )
         estimates.append(of_head)
     common, rare = state.bootstrap.families(sums, copies)
@@ -232,11 +237,6 @@ def _ends(mean: float, half: float, largest: float) -> tuple[float | None, float
     if math.isnan(half):
         return None, None
     return float(max(mean - half, 0.0)), float(min(mean + half, largest))
-
-
-def _shows(value: float, largest: float) -> float | None:
-    """Give a mean that would show; None where there is none, or where no score can be so large."""
-    return value if value <= largest else None
 
 
 def _width(width: Floats | None, part: NDArray[np.bool_]) -> float | None:
@@ -276,21 +276,14 @@ class _Shares:
 
     def tokens(self, head: int) -> tuple[tuple[str, Share], ...]:
         """Return the strings with the most weight; equal ones in the order of the alphabet."""
-        weights = self._flow.weights[: len(self._texts)]
-        total = self._flow.tenths.sum(1)
-        weight, uniform = weights[:, head], weights[:, self._uniform[head]]
+        shares, weight = self.strings(head), self._flow.weights[: len(self._texts), head]
         heaviest = np.argsort(-weight, kind="stable")[: 2 * TOP_TOKENS]
         order = sorted(heaviest.tolist(), key=lambda n: (-weight[n], self._texts[n]))
-        row = self._uniform[head]
         return tuple(
-            (self._texts[n], _share(weight[n], total[head], uniform[n], total[row]))
+            (self._texts[n], Share(float(shares.weight[n]), float(shares.uniform[n])))
             for n in order[:TOP_TOKENS]
             if weight[n] > 0
         )
-
-
-def _share(weight: int, total: int, uniform: int, of: int) -> Share:
-    return Share(float(weight / max(total, 1)), float(uniform / max(of, 1)))
 
 
 def _examples(examples: Examples, number: int, head: Head) -> dict[str, tuple[ExampleRow, ...]]:
@@ -325,11 +318,3 @@ def _plane(distances: Floats) -> list[tuple[float, float] | None]:
     if np.isnan(distances).any() or len(distances) < 2:
         return [None] * len(distances)
     return [(float(x), float(y)) for x, y in likeness.plane(distances)]
-
-
-def _nearest(
-    distances: Floats, errors: Floats, within: int, heads: Sequence[Head], among: NDArray[np.bool_]
-) -> tuple[tuple[Head, float], ...]:
-    """Return the heads that are alike, the nearest first."""
-    nearest = likeness.nearest(distances, within, NEAREST, among)
-    return tuple((heads[n], likeness.digits(far, float(errors[within, n]))) for n, far in nearest)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from operator import attrgetter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,7 +52,7 @@ class Passing:
     def __init__(self, batch: Sequence[Inputs], layout: Layout) -> None:
         self._batch, self._layout = tuple(batch), layout
         self._counts: dict[SiteKind, Array] = {}
-        self._totals: dict[Site, tuple[_Sums, _Sums]] = {}
+        self._totals: dict[Site, Passed] = {}  # of all items, [B, H, ...] and [B, 1, ...]
         self._real: dict[tuple[SiteKind, int, int], Array] = {}
 
     def observe(self, rows: Rows) -> None:
@@ -66,17 +67,17 @@ class Passing:
         on_cpu = arrays.of(weights).on_cpu(weights)
         selected = weights if on_cpu and counts.all() else weights * counts[..., None]
         keys = slice(rows.key_start, rows.key_start + s)
-        flow, chance = self._sums(site, weights)
+        total = self._sums(site, weights)
         sums = [selected.sum(2), uniform.sum(2)]
         if site.kind != "cross":
             sums += [_diagonals(selected), _diagonals(uniform)]
         by_key, uniform_by_key, *diagonals = fetched(sums)
-        flow.keys[..., keys] += by_key
-        chance.keys[..., keys] += _mean(uniform_by_key)
+        total.keys[..., keys] += by_key
+        total.uniform_keys[..., keys] += _mean(uniform_by_key)
         if diagonals:
             reach = rows.start + r - 1 - rows.key_start
-            flow.distances[:] += _binned(diagonals[0], reach)
-            chance.distances[:] += _mean(_binned(diagonals[1], reach))
+            total.distances[:] += _binned(diagonals[0], reach)
+            total.uniform_distances[:] += _mean(_binned(diagonals[1], reach))
 
     def passed(self, item: int) -> dict[Site, Passed]:
         """Return what went by for one item, by site in the layout's order."""
@@ -84,12 +85,12 @@ class Passing:
         for site in self._layout.sites:
             if site in self._totals:
                 length = len(self._batch[item].sides[site.kind].keys)
-                flow, chance = self._totals[site]
+                total = self._totals[site]
                 passed[site] = Passed(
-                    flow.keys[item, :, :length],
-                    flow.distances[item],
-                    chance.keys[item, 0, :length],
-                    chance.distances[item, 0],
+                    total.keys[item, :, :length],
+                    total.distances[item],
+                    total.uniform_keys[item, 0, :length],
+                    total.uniform_distances[item, 0],
                 )
         return passed
 
@@ -112,24 +113,14 @@ class Passing:
             self._real[keys] = arrays.converted(arrays.array(in_text), rows.weights)[:, None, None]
         return rows.mask & self._real[keys]
 
-    def _sums(self, site: Site, like: Array) -> tuple[_Sums, _Sums]:
-        """Return the sums of a layer: those of its heads, and those of uniform attention."""
+    def _sums(self, site: Site, like: Array) -> Passed:
+        """Return the sums of a layer, those of uniform attention among them, in float64."""
         if site not in self._totals:
             keys = max(len(item.sides[site.kind].keys) for item in self._batch)
-            batch, heads = like.shape[:2]
-            self._totals[site] = (_Sums.zero(batch, heads, keys), _Sums.zero(batch, 1, keys))
+            shapes = [(*like.shape[:2], size) for size in (keys, DISTANCES)]
+            shapes += [(len(like), 1, size) for size in (keys, DISTANCES)]
+            self._totals[site] = Passed(*map(np.zeros, shapes))
         return self._totals[site]
-
-
-class _Sums(NamedTuple):
-    """By key [B, H, S] and by distance [B, H, DISTANCES], in float64."""
-
-    keys: NDArray[np.float64]
-    distances: NDArray[np.float64]
-
-    @classmethod
-    def zero(cls, batch: int, heads: int, keys: int) -> _Sums:
-        return cls(np.zeros((batch, heads, keys)), np.zeros((batch, heads, DISTANCES)))
 
 
 def _mean(sums: NDArray[Any]) -> NDArray[np.float64]:
@@ -389,7 +380,9 @@ class Tally:
     def add(self, inputs: Inputs, sums: Sums, passed: Mapping[Site, Passed]) -> None:
         """Add a window of a text."""
         self.windows += 1
-        self.tokens += sum(len(tokens) for tokens in _sequences(inputs))
+        sides = inputs.sides.values()
+        sequences = {id(tokens): tokens for s in sides for tokens in (s.queries, s.keys)}
+        self.tokens += sum(map(len, sequences.values()))
         self.empty += sums.empty
         self.counted += sums.counted
         self.chances.add(sums.chances[None])
@@ -414,19 +407,9 @@ class Tally:
         self.flow.merge(other.flow)
         self.examples.merge(other.examples)
         self.examples.prune()
-        self.alike = heapq.nsmallest(self._sample, self.alike + other.alike, key=_key)
+        self.alike = heapq.nsmallest(self._sample, self.alike + other.alike, key=attrgetter("key"))
         if self.rows is not None and other.rows is not None:
             self.rows.merge(other.rows)
-
-
-def _key(text: Divergences) -> int:
-    return text.key
-
-
-def _sequences(inputs: Inputs) -> list[Any]:
-    """Return the different token sequences of an input, each once."""
-    sequences = {id(t): t for sides in inputs.sides.values() for t in (sides.queries, sides.keys)}
-    return list(sequences.values())
 
 
 def _units(weights: NDArray[np.float64]) -> Integers:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -177,14 +178,26 @@ class ProfileSettings:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Cluster:
+    """Texts that are not independent."""
+
+    name: str
+    content: int  # a hash of their words; identical texts have the same
+    a: NDArray[np.float64]  # float64 [H, n], their sums of scores; ``b`` int64, how many rows
+    b: NDArray[np.int64]
+
+    def __add__(self, other: Cluster) -> Cluster:
+        """Add more of its texts."""
+        content = (self.content + other.content) % (1 << 64)
+        return Cluster(self.name, content, self.a + other.a, self.b + other.b)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Part:
     """What the texts of one task add up to."""
 
     tally: Tally  # everything but the sums of clusters
-    clusters: tuple[str, ...]  # the names of the K clusters, in the order of the texts
-    contents: tuple[int, ...]  # a hash of the words of each; identical texts have the same
-    a: NDArray[np.float64]  # float64 [K, H, n], each cluster's sums of scores
-    b: NDArray[np.int64]  # int64 [K, H, n], and its numbers of rows
+    clusters: tuple[Cluster, ...]  # in the order of the texts
     bad: tuple[InvalidRecord, ...]  # texts that could not be used
 
 
@@ -256,7 +269,7 @@ class Worker:
         self._token = 1 / sum(lengths) if is_long else 0.0
         factor = batch_factor(self._source.info.device)
         for batch in batches(
-            prepared, _length, _BATCH_TOKENS * factor, window=len(prepared) + 1,
+            prepared, attrgetter("length"), _BATCH_TOKENS * factor, window=len(prepared) + 1,
             largest=LARGEST_BATCH * factor,
         ):  # fmt: skip
             assert not isinstance(batch, InvalidRecord)
@@ -268,7 +281,7 @@ class Worker:
         tally.rows = None if row_by_row is None else row_by_row.finished()
         measured = [(prepared[index].piece, sums_at[index]) for index in sorted(sums_at)]
         tally.texts = len({piece.text.number for piece, _ in measured if piece.part == 0})
-        return _part(tally, measured, bad)
+        return part_of(tally, measured, bad)
 
     def _prepared(self, task: ProfileTask, bad: list[InvalidRecord]) -> Iterator[Window]:
         """Yield the windows of every text, or why there are none."""
@@ -350,25 +363,12 @@ def _both(first: Watch, second: Watch) -> Watch:
     return watch
 
 
-def _part(tally: Tally, measured: list[tuple[Piece, Sums]], bad: list[InvalidRecord]) -> Part:
+def part_of(tally: Tally, measured: list[tuple[Piece, Sums]], bad: list[InvalidRecord]) -> Part:
     """Put the sums of each cluster together, in the order of the texts."""
-    names, contents, a, b = [], [], [], []
-    for cluster, group in groupby(measured, key=lambda pair: pair[0].cluster):
+    clusters = []
+    for name, group in groupby(measured, key=lambda pair: pair[0].cluster):
         pieces, sums = zip(*group, strict=True)
-        names.append(cluster)
-        contents.append(sum(piece.content for piece in dict.fromkeys(pieces)) % (1 << 64))
-        a.append(sum(text_sums.values for text_sums in sums))
-        b.append(sum(text_sums.rows for text_sums in sums))
-    shape = (0, *tally.chances.whole.shape)
-    return Part(
-        tally,
-        tuple(names),
-        tuple(contents),
-        np.array(a, np.float64) if a else np.zeros(shape),
-        np.array(b, np.int64) if b else np.zeros(shape, np.int64),
-        tuple(sorted(bad, key=lambda record: record.number)),
-    )
-
-
-def _length(inputs: Inputs) -> int:
-    return inputs.length
+        content = sum(piece.content for piece in dict.fromkeys(pieces)) % (1 << 64)
+        a, b = sum(of_text.values for of_text in sums), sum(of_text.rows for of_text in sums)
+        clusters.append(Cluster(name, content, a, b))
+    return Part(tally, tuple(clusters), tuple(sorted(bad, key=attrgetter("number"))))

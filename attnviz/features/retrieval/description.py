@@ -50,11 +50,6 @@ def depth_label(depth: float) -> str:
     return f"{100 * depth:.0f} %"
 
 
-def head_list(result: records.Retrieval, ablation: records.RetrievalAblation) -> str:
-    """Return the heads that were ablated."""
-    return ", ".join(result.layout.name(head) for head in ablation.heads)
-
-
 def summary(result: records.Retrieval) -> str:
     """How many retrieval heads there are, in one line."""
     if not result.generates:
@@ -196,7 +191,7 @@ def ablations_table(result: records.Retrieval) -> Table:
     table.add_row("nothing", percent(result.accuracy), interval(result.accuracy), "", "", "", "")
     for ablation in result.ablations:
         table.add_row(
-            head_list(result, ablation),
+            ", ".join(map(result.layout.name, ablation.heads)),
             percent(ablation.accuracy),
             interval(ablation.accuracy),
             percent(ablation.random),

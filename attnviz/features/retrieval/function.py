@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -26,7 +25,6 @@ from attnviz.features.retrieval.measure import Answered, Floats, NeedleScores, a
 from attnviz.features.retrieval.needles import (
     NULL,
     Needle,
-    NeedleFile,
     field_values,
     file_needles,
     needle_numbers,
@@ -41,104 +39,32 @@ _EXAMPLES = 3
 WORDS = "words"
 
 
-def run(
-    source: Source,
-    read: NeedleFile | None,
-    settings: records.RetrievalSettings,
-    control: Callable[[], Source] | None,
-    progress: Progress,
-) -> records.Retrieval:
-    """Measure every head on needles."""
-    check_single_stack(source.info.model, source.layout, "needles")
-    needles = (
-        word_needles(source, settings) if read is None else file_needles(source, read, settings)
-    )
-    split, values = by_field(
-        settings.split,
-        lambda field: zip(
-            needle_numbers(read), field_values(read, field, settings.split), strict=True
-        ),
-    )
-    measured = _told(scored(source, needles), "needles", len(needles), progress)
-    heads = list(source.layout)
-    table = _Table.of(heads, needles, measured, split, values)
-    by: records.RankedBy = "query" if not table.generated else settings.rank_by
-    notes = list(_notes(source, table, settings, by))
-    if by == "copied" and not table.ranks("copied"):
-        by = "query"
-    order = table.order(by)
-    ablations = _ablations(source, table, [heads[n] for n in order], settings, progress)
-    return records.Retrieval(
-        source=source.info,
-        layout=source.layout,
-        texts=len(needles),
-        corpus=fingerprint(needle.ids for needle in needles),
-        seed=settings.seed,
-        notes=tuple(notes),
-        task=WORDS if read is None else Path(read.name).name,
-        by=by,
-        split=split,
-        needles=len(needles),
-        retrieved=int(table.hits.sum()) if table.generated else None,
-        accuracy=table.share(table.hits) if table.generated else Interval(None),
-        chance=table.mean(table.copied_chance, table.hits) if table.generated else None,
-        weight_chance=float(table.weight_chance.mean()),
-        cells=tuple(table.cells(order[0])),
-        heads=tuple(table.score(heads[n], n, by) for n in order),
-        ablations=tuple(ablations),
-        control=_control(source, control, table, settings, progress),
-        examples=tuple(_examples(source, needles, measured)),
-    )
-
-
-@dataclass(frozen=True, eq=False, slots=True)
 class _Table:
-    """All needles: what was measured, and where."""
+    """All C needles and N heads: what was measured, and where."""
 
-    # C of them; ``heads`` N of the model, ``numbers`` [C] what needles count with
-    needles: Sequence[Needle]
-    heads: Sequence[Head]
-    numbers: NDArray[np.int64]
-    generated: bool
-    hits: Bools  # [C], whether the model retrieved it
-    copied: Floats  # [C, N], as for ``query`` and ``weight``
-    copied_chance: Floats
-    query: Floats | None
-    weight: Floats
-    weight_chance: Floats
-    # [C], the needles that heads are ranked on; ``held`` those that they are measured on
-    chosen: Bools
-    held: Bools
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         heads: Sequence[Head],
         needles: Sequence[Needle],
         measured: Sequence[NeedleScores],
         split: str,
         values: Values,
-    ) -> _Table:
-        numbers = np.array([needle.number for needle in needles])
-        chosen, held = sides(split, numbers, values)
-        if not chosen.any():  # a single needle of a file
-            chosen = held
-        answers = [sums.answered for sums in measured]
-        query = [sums.query for sums in measured if sums.query is not None]
-        return cls(
-            needles,
-            heads,
-            numbers,
-            answers[0] is not None,
-            np.array([answer is not None and answer.retrieved for answer in answers]),
-            np.stack([sums.copied for sums in measured]),
-            np.array([sums.copied_chance for sums in measured]),
-            np.stack(query) if len(query) == len(needles) else None,
-            np.stack([sums.weight for sums in measured]),
-            np.stack([sums.weight_chance for sums in measured]),
-            chosen,
-            held,
-        )
+    ) -> None:
+        self.heads, self.needles = heads, needles
+        self.numbers = np.array([needle.number for needle in needles])  # [C], of independent ones
+        # [C], the needles that heads are ranked on; ``held`` those that they are measured on
+        self.chosen, self.held = sides(split, self.numbers, values)
+        if not self.chosen.any():  # a single needle of a file
+            self.chosen = self.held
+        answers = [scores.answered for scores in measured]
+        query = [scores.query for scores in measured if scores.query is not None]
+        self.generated = answers[0] is not None
+        self.hits = np.array([answer is not None and answer.retrieved for answer in answers])
+        self.copied = np.stack([scores.copied for scores in measured])  # [C, N], as the next ones
+        self.copied_chance = np.array([scores.copied_chance for scores in measured])
+        self.query = np.stack(query) if len(query) == len(needles) else None
+        self.weight = np.stack([scores.weight for scores in measured])
+        self.weight_chance = np.stack([scores.weight_chance for scores in measured])
 
     @property
     def asked(self) -> Floats:
@@ -276,23 +202,6 @@ def _ablations(
     return ablations
 
 
-def _control(
-    source: Source,
-    load: Callable[[], Source] | None,
-    table: _Table,
-    settings: records.RetrievalSettings,
-    progress: Progress,
-) -> records.RetrievalControl | None:
-    """Return the needles that heads are measured on, with random weights."""
-    if load is None:
-        return None
-    pack = as_records(records.RetrievalControl)
-    about = (settings.seed, table.held_out)
-    return Cache(source).recall(
-        "needles with random weights", about, partial(_random, load, progress), *pack
-    )
-
-
 def _random(
     load: Callable[[], Source], progress: Progress, seed: int, needles: Sequence[Needle]
 ) -> records.RetrievalControl:
@@ -409,9 +318,52 @@ def retrieval(
     """
     read = None if needles is None else read_needles(str(needles))
     source = light(model.load())
+    check_single_stack(source.info.model, source.layout, "needles")
+    prompts = (
+        word_needles(source, settings) if read is None else file_needles(source, read, settings)
+    )
+    split, values = by_field(
+        settings.split,
+        lambda field: zip(
+            needle_numbers(read), field_values(read, field, settings.split), strict=True
+        ),
+    )
+    measured = _told(scored(source, prompts), "needles", len(prompts), progress)
+    heads = list(source.layout)
+    table = _Table(heads, prompts, measured, split, values)
+    by: records.RankedBy = "query" if not table.generated else settings.rank_by
+    notes = list(_notes(source, table, settings, by))
+    if by == "copied" and not table.ranks("copied"):
+        by = "query"
+    order = table.order(by)
+    ablations = _ablations(source, table, [heads[n] for n in order], settings, progress)
     control = None
-    named = isinstance(model.model, str | Path) and model.model != "fresh"
-    if settings.control and named:
-        control = model.loading(untrained=settings.seed)
-    result = run(source, read, settings, control, progress)
-    return replace(result, identity=model.identity)
+    # a loaded model, or one that is fresh, has no random weights of its own
+    if settings.control and isinstance(model.model, str | Path) and model.model != "fresh":
+        load = model.loading(untrained=settings.seed)
+        about, pack = (settings.seed, table.held_out), as_records(records.RetrievalControl)
+        control = Cache(source).recall(
+            "needles with random weights", about, partial(_random, load, progress), *pack
+        )
+    return records.Retrieval(
+        source=source.info,
+        layout=source.layout,
+        identity=model.identity,
+        texts=len(prompts),
+        corpus=fingerprint(needle.ids for needle in prompts),
+        seed=settings.seed,
+        notes=tuple(notes),
+        task=WORDS if read is None else Path(read.name).name,
+        by=by,
+        split=split,
+        needles=len(prompts),
+        retrieved=int(table.hits.sum()) if table.generated else None,
+        accuracy=table.share(table.hits) if table.generated else Interval(None),
+        chance=table.mean(table.copied_chance, table.hits) if table.generated else None,
+        weight_chance=float(table.weight_chance.mean()),
+        cells=tuple(table.cells(order[0])),
+        heads=tuple(table.score(heads[n], n, by) for n in order),
+        ablations=tuple(ablations),
+        control=control,
+        examples=tuple(_examples(source, prompts, measured)),
+    )

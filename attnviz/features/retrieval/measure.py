@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from attnviz.captures.trials import predicted
 from attnviz.core import arrays
-from attnviz.core.heads import Layout, Site
+from attnviz.core.heads import Site
 from attnviz.core.prompt import Generation, Inputs, Prompt
 from attnviz.core.source import ForwardRequest, Rows, Source
 from attnviz.features.retrieval.needles import Ids, Needle
@@ -49,8 +49,8 @@ class SeenRows:
 class NeedleObserver:
     """An observer of a batch of prompts."""
 
-    def __init__(self, watched: Sequence[WatchedRows], layout: Layout) -> None:
-        self._watched, self._layout = watched, layout
+    def __init__(self, watched: Sequence[WatchedRows]) -> None:
+        self._watched = watched
         self._top: dict[tuple[Site, int], Integers] = {}  # [H, steps]
         self._sums: dict[tuple[Site, int], Floats] = {}  # [H, K + 1], the last is chance
 
@@ -62,7 +62,7 @@ class NeedleObserver:
 
     def result(self, item: int) -> SeenRows:
         """Return what was seen in one prompt of the batch."""
-        sites = tuple(dict.fromkeys(head.site for head in self._layout))
+        sites = sorted({site for site, _ in self._top})
         top = np.concatenate([self._top[site, item] for site in sites])
         first, end = self._watched[item].question
         weights = np.concatenate([self._sums[site, item] for site in sites]) / max(1, end - first)
@@ -284,6 +284,6 @@ def _seen(
         steps = range(len(needle.ids) - 1, len(needle.ids) - 1 + len(ids))
         watched.append(WatchedRows(steps, needle.question, needle.document))
         items.append(_prepared(source, (*needle.ids, *ids[:-1])))
-    observer = NeedleObserver(watched, source.layout)
+    observer = NeedleObserver(watched)
     observe(source, items, observer)
     return [observer.result(number) for number in range(len(batch))]

@@ -13,7 +13,7 @@ from rich.table import Table
 from attnviz.core.heads import Head
 from attnviz.core.result import Figures, Finding, Interval, Measure, Value, known
 from attnviz.core.spans import ELSEWHERE, EVERY, LAST
-from attnviz.drawing.console import Tile, table_of, tile_grid
+from attnviz.drawing.console import Tile, tile_grid
 from attnviz.drawing.description import (
     Column,
     Listing,
@@ -74,11 +74,6 @@ def joint(share: SpanShare) -> Interval:
     return Interval(share.mean, share.joint_low, share.joint_high)
 
 
-def lift(share: SpanShare) -> str:
-    """How many times chance."""
-    return times(share.lift)
-
-
 def times(value: float | None) -> str:
     """Return a factor, ``×1.7``; a dash for none."""
     if value is None:
@@ -119,7 +114,7 @@ def answer(result: Spans, keys: str | None = None) -> str:
     clauses = []
     for span in names:
         parts = [
-            f"{name(weights.head)} ({lift(share)}, {estimate(joint(share))})"
+            f"{name(weights.head)} ({times(share.lift)}, {estimate(joint(share))})"
             for weights, which, share in triples
             if which == span
         ]
@@ -310,17 +305,19 @@ def documents_table(result: Spans, top: int) -> Table:
     """Return the heads that are right most often where heads are chosen, and the rules."""
     sheet = result.documents
     assert sheet is not None
-    titles = (">right %", ">95 %", ">points", ">95 %", ">where chosen")
-    table = table_of("head", *titles, fold=False)
-    for head in sheet.ranked[:top]:
-        table.add_row(
-            result.layout.name(head.head) + MARK * (head.head in sheet.sure),
-            percent(head.accuracy),
-            interval(head.accuracy),
-            points(head.margin),
-            interval(head.margin),
-            plain_percent(head.where_chosen),
-        )
+    columns = [
+        Column(
+            "",
+            "head",
+            "head",
+            lambda h: result.layout.name(h) + MARK * (h in sheet.sure),
+            left=True,
+        ),
+        Column("", "accuracy", "right %", percent, interval),
+        Column("", "margin", "points", points, interval),
+        Column("", "where_chosen", "where chosen", plain_percent),
+    ]
+    table = Listing(columns, sheet.ranked).table(top, fold=False)
     table.add_section()
     table.add_row("chance", plain_percent(sheet.chance), "", "", "", "", style="dim")
     for rule in sheet.rules:
@@ -387,7 +384,7 @@ def _of_spans(result: Spans, name: str) -> Finding:
             if span == ELSEWHERE or share.mean is None:
                 continue
             values[span][head] = (share.mean, share.joint_low, share.joint_high)
-            line = f"{span} {estimate(joint(share))}, {lift(share)} chance"
+            line = f"{span} {estimate(joint(share))}, {times(share.lift)} chance"
             lines.append((share.lift or 0.0, line))
         sentences[head] = [line for _, line in sorted(lines, reverse=True)[:_SPANS]]
     measures = [

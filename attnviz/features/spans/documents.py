@@ -352,7 +352,7 @@ def _measured(
     keys = measuring.key_groups(tokens)
     sums = watched(source, inputs, measuring.row_groups(tokens), [*keys, *documents])
     first = len(keys)
-    measuring.add(sums.part(first), tokens)
+    measuring.add(sums.block(slice(None), slice(first)), tokens)
     chosen = sums.per_token[:, -1, first:].argmax(1)
     return chosen == example.right
 
@@ -418,19 +418,12 @@ def _sheet(
         skipped={reason: number for reason, number in skipped.items() if number},
         documents=float(np.mean([len(example.documents) for example in examples])),
         chance=float(chance[measured].mean()),
-        split=_named(settings.split, examples),
+        split=resolved(settings.split, {example.cluster: example.part for example in examples}),
         rules=rules,
         baseline=baseline,
         ranked=tuple(ranked),
         sure=tuple(score.head for score, well in zip(ranked, passed, strict=True) if well),
     )
-
-
-def _named(split: str, examples: Sequence[DocumentExample]) -> str:
-    """Return the split with the value that is chosen on, where a field decides."""
-    if not field_of(split):
-        return split
-    return resolved(split, {example.cluster: example.part for example in examples})
 
 
 def _notes(count: int, settings: records.DocumentSettings) -> list[str]:

@@ -15,7 +15,7 @@ from attnviz.drawing.charts import MARGIN, HeadedFigure, cell, name_bars, name_c
 from attnviz.drawing.console import COLOR
 from attnviz.drawing.labels import model_name, shorten, visible
 from attnviz.drawing.palette import mix
-from attnviz.features.spans.description import MARK, RULE_NAMES, lift, measured, whose
+from attnviz.features.spans.description import MARK, RULE_NAMES, measured, times, whose
 from attnviz.features.spans.result import Spans, SpanWeights
 
 _LISTED = 12  # heads, those with the largest lifts
@@ -69,7 +69,7 @@ def _shares(axes: Axes, result: Spans, heads: list[SpanWeights], names: list[str
         for column, (name, share) in enumerate(zip(result.names, head.shares, strict=True)):
             text = "" if share.mean is None else f"{100 * share.mean:.0f}"
             if text and name != ELSEWHERE:
-                text += f" {lift(share)}"
+                text += f" {times(share.lift)}"
             _cell(axes, row, column, share.mean, text)
     name_cells(axes, names, [result.layout.name(head.head) for head in heads])
     axes.set_xlabel("% of the weight, × chance", fontsize=7)

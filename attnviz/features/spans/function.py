@@ -100,6 +100,7 @@ def _of_texts(
         gazes.append(sums.block(slice(len(groups[0]), None), slice(len(groups[1]), None)))
     progress("texts", len(texts), len(texts))
     messages = measure.shortened(note for item in looked.inputs for note in notes(item))
+    pictures = [measure.pictured(inputs.picture) for inputs, _ in distinct_pairs]
     few = few_groups(len({tokens.identity for tokens in texts}))
     return Spans(
         source=looked.info,
@@ -110,9 +111,7 @@ def _of_texts(
         quantity=quantity,
         spans=measuring.spans(),
         heads=measuring.heads(),
-        gazes=looking.gazes(
-            gazes, [measure.pictured(inputs.picture) for inputs, _ in distinct_pairs], looked.layout
-        ),
+        gazes=tuple(looking.gazes(gazes, pictures, looked.layout)),
         notes=(*messages, *copies, *([few] if few and len(texts) > 1 else [])),
     )
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,10 +37,6 @@ class SpanSums:
     per_token: Floats  # of the weight on the group, divided by its keys that the row may attend to
     rows: NDArray[np.int64]  # how many rows
 
-    def part(self, keys: int) -> SpanSums:
-        """Return the sums on the first groups of keys."""
-        return self.block(slice(None), slice(keys))
-
     def block(self, rows: slice, keys: slice) -> SpanSums:
         """Return the sums from some groups of rows to some groups of keys."""
         window = np.s_[:, rows, keys]
@@ -51,14 +49,9 @@ class SpanObserver:
     """An observer of one text."""
 
     def __init__(
-        self,
-        rows: Sequence[Sequence[int]],
-        keys: Sequence[Sequence[int]],
-        length: int,
-        layout: Layout,
+        self, rows: Sequence[Sequence[int]], keys: Sequence[Sequence[int]], length: int
     ) -> None:
         self._rows, self._keys = self._members(rows, length), self._members(keys, length)
-        self._sites = tuple(dict.fromkeys(head.site for head in layout))
         self._sums: dict[Site, Array] = {}
 
     def observe(self, rows: Rows) -> None:
@@ -83,7 +76,7 @@ class SpanObserver:
 
     def result(self) -> SpanSums:
         """Return the sums of all heads."""
-        sums = np.concatenate([to_numpy(self._sums[site]) for site in self._sites], 1)
+        sums = np.concatenate([to_numpy(self._sums[site]) for site in sorted(self._sums)], 1)
         values, chances, per_token, rows = sums
         return SpanSums(values, chances, per_token, rows.round().astype(np.int64))
 
@@ -126,15 +119,14 @@ def groups_of(tokens: Tokens) -> dict[str, tuple[int, ...]]:
 
 def watched(source: Source, inputs: Inputs, rows: Groups, keys: Groups) -> SpanSums:
     """Return the sums of one text, from groups of rows to groups of keys."""
-    length = len(tokens_of(inputs))
-    observer = SpanObserver(rows, keys, length, source.layout)
+    observer = SpanObserver(rows, keys, len(tokens_of(inputs)))
     observe(source, [inputs], observer)
     return observer.result()
 
 
 def replayed(capture: Capture, rows: Groups, keys: Groups) -> SpanSums:
     """Return the same of stored maps."""
-    observer = SpanObserver(rows, keys, len(tokens_of(capture.inputs)), capture.layout)
+    observer = SpanObserver(rows, keys, len(tokens_of(capture.inputs)))
     for block in blocks(capture):
         observer.observe(block)
     return observer.result()
@@ -194,38 +186,42 @@ class Measuring:
 
     def heads(self) -> tuple[SpanWeights, ...]:
         """Return what every head gives to each span."""
-        zero = np.zeros((len(self.layout), len(self.names) + 1, len(self.names)))
-        values, chances, tokens = zero.copy(), zero.copy(), zero.copy()
-        rows = np.zeros(zero.shape, np.int64)
-        for sums, _, _ in self._texts:
-            values += sums.values
-            chances += sums.chances
-            tokens += sums.per_token
-            rows += sums.rows
+        values, chances, tokens, rows = (
+            reduce(add, (getattr(sums, name) for sums, _, _ in self._texts))
+            for name in ("values", "chances", "per_token", "rows")
+        )  # [N, K + 1, K]
         # texts of the same words with other spans are not independent
         by_text = [(sums.values[:, -1], sums.rows[:, -1]) for sums, _, _ in self._texts]
         groups = merge_copies(self._names, *(np.array(part) for part in zip(*by_text, strict=True)))
         half = ClusterSums.of(*groups).half()
         joint = self._joint()
         with np.errstate(invalid="ignore", divide="ignore"):
-            mean, chance, per_token = values / rows, chances / rows, tokens / rows
+            means, uniform, per_token = values / rows, chances / rows, tokens / rows
+
+        def share(head: int, span: int) -> SpanShare:
+            """Of the rows that were asked for, which are the last group."""
+            last = head, -1, span
+            if not rows[last]:
+                return SpanShare(None, None, None, None, 0)
+            mean, chance, width = float(means[last]), float(uniform[last]), float(half[head, span])
+            sure = not np.isnan(width)
+            return SpanShare(
+                mean,
+                chance,
+                mean / chance if chance > 0 else None,
+                float(per_token[last]),
+                int(rows[last]),
+                max(mean - width, 0.0) if sure else None,
+                min(mean + width, 1.0) if sure else None,
+                *(joint.of((head, span)) if joint is not None else ()),
+            )
+
         weights = []
         for number, head in enumerate(self.layout):
-            shares = tuple(
-                _share(
-                    mean[number, -1, k],
-                    chance[number, -1, k],
-                    per_token[number, -1, k],
-                    int(rows[number, -1, k]),
-                    half[number, k],
-                    joint,
-                    (number, k),
-                )
-                for k in range(len(self.names))
-            )
+            shares = tuple(share(number, span) for span in range(len(self.names)))
             matrix = tuple(
                 tuple(None if np.isnan(share) else float(share) for share in line)
-                for line in mean[number, :-1]
+                for line in means[number, :-1]
             )
             weights.append(SpanWeights(head, shares, matrix))
         return tuple(weights)
@@ -248,31 +244,6 @@ class Measuring:
             ratios(a, rows, self._names, size=values, few=True) for a in (values, values - chances)
         )
         return Joint(shares, excess)
-
-
-def _share(
-    mean: float,
-    chance: float,
-    per_token: float,
-    rows: int,
-    half: float,
-    joint: Joint | None,
-    cell: tuple[int, int],
-) -> SpanShare:
-    if not rows:
-        return SpanShare(None, None, None, None, 0)
-    mean, chance = float(mean), float(chance)
-    sure = not np.isnan(half)
-    return SpanShare(
-        mean,
-        chance,
-        mean / chance if chance > 0 else None,
-        float(per_token),
-        rows,
-        max(mean - float(half), 0.0) if sure else None,
-        min(mean + float(half), 1.0) if sure else None,
-        *(joint.of(cell) if joint is not None else ()),
-    )
 
 
 GazeGroups = list[Sequence[int]]
@@ -310,13 +281,10 @@ class Looking:
 
     def gazes(
         self, texts: Sequence[SpanSums], groups: Sequence[str], layout: Layout
-    ) -> tuple[Gaze, ...]:
-        """Give what every head gives to each box, from sums over :meth:`rows` and :meth:`keys`."""
-        return tuple(self._gazes(texts, groups, layout)) if self.boxes else ()
-
-    def _gazes(
-        self, texts: Sequence[SpanSums], groups: Sequence[str], layout: Layout
     ) -> Iterator[Gaze]:
+        """Give what every head gives to each box, from sums over :meth:`rows` and :meth:`keys`."""
+        if not self.boxes:
+            return
         values, chances, rows = (
             np.sum([getattr(sums, name) for sums in texts], axis=0)
             for name in ("values", "chances", "rows")

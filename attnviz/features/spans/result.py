@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -13,7 +13,7 @@ from attnviz.core.quantities import QUANTITIES
 from attnviz.core.result import Interval, Result
 from attnviz.core.settings import Settings, like, named_fields, setting
 from attnviz.core.spans import ELSEWHERE
-from attnviz.core.split import chosen_on, measured_on
+from attnviz.core.split import Judged
 from attnviz.corpus.gold.settings import GoldSettings
 from attnviz.drawing.renderable import Renderable
 from attnviz.errors import UsageError
@@ -171,7 +171,7 @@ class DocumentRule:
 
 
 @dataclass(frozen=True, slots=True)
-class DocumentSheet:
+class DocumentSheet(Judged):
     """Which heads attend to the right one of several documents.
 
     A head takes the document whose tokens have the most weight on average.
@@ -198,6 +198,7 @@ class DocumentSheet:
     baseline: str
     ranked: Annotated[tuple[DocumentChoice, ...], Axes(least=1)]
     sure: tuple[Head, ...] = ()
+    unit = "examples"
 
     @property
     def best(self) -> DocumentChoice:
@@ -208,16 +209,6 @@ class DocumentSheet:
     def rival(self) -> DocumentRule:
         """The chosen baseline."""
         return next(rule for rule in self.rules if rule.name == self.baseline)
-
-    @property
-    def chosen_on(self) -> str:
-        """Examples on which heads and the baseline were chosen, in words."""
-        return chosen_on(self.split, "examples")
-
-    @property
-    def measured_on(self) -> str:
-        """Those that their figures are from, in words."""
-        return measured_on(self.split, "examples")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -262,9 +253,10 @@ class Spans(Renderable, Result):
     def ranked(self, keys: str | None = None) -> list[tuple[SpanWeights, str, SpanShare]]:
         """Heads and spans, the largest lift first."""
         triples = [
-            triple
-            for triple in self._pairs()
-            if triple[1] == keys or (keys is None and triple[1] != ELSEWHERE)
+            (head, name, share)
+            for head in self.heads
+            for name, share in zip(self.names, head.shares, strict=True)
+            if name == keys or (keys is None and name != ELSEWHERE)
         ]
         return sorted(triples, key=lambda triple: -(triple[2].lift or 0.0))
 
@@ -277,11 +269,6 @@ class Spans(Renderable, Result):
             for weights, look in zip(self.heads, gaze.heads, strict=True)
         ]
         return sorted(looks, key=lambda look: -(look[2].lift or 0.0))
-
-    def _pairs(self) -> Iterator[tuple[SpanWeights, str, SpanShare]]:
-        for head in self.heads:
-            for name, share in zip(self.names, head.shares, strict=True):
-                yield head, name, share
 
     def __repr__(self) -> str:
         best = self.ranked()[:1]

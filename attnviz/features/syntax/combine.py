@@ -225,7 +225,8 @@ def combine(
     trained, measured = HitTally(), HitTally()
     weights = first.trained(sample, trained)
     hits = first.hits(odd, measured, weights)
-    lengths = _distances(trained)
+    of_all = (counts for (_, name), counts in trained.cases.items() if name == ALL)
+    lengths: Counter[int] = sum(of_all, Counter())
     offset = min(lengths, key=lambda d: (-lengths[d], abs(d), -d))
     documents = sorted(document for document, name in measured.cases if name == ALL)
     distances_of = [measured.cases[document, ALL] for document in documents]
@@ -256,15 +257,6 @@ def combine(
             for parts in zip(source.layout, forward.tolist(), reverse.tolist(), strict=True)
         ),
     )
-
-
-def _distances(tally: HitTally) -> Counter[int]:
-    """Of all dependencies."""
-    total: Counter[int] = Counter()
-    for (_, name), distances in tally.cases.items():
-        if name == ALL:
-            total += distances
-    return total
 
 
 def _fitting(sentences: Sequence[Sentence], heads: int) -> int:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import get_args
 
@@ -26,100 +27,42 @@ from attnviz.features.syntax.trees import TreeMethod, grow
 from attnviz.models.cache import Cache, as_records
 from attnviz.models.controls import Control, Scale
 
-Controls = Sequence[tuple[Control, Loader]]
-"""The same model with nothing learned in it, and what loads it in any process."""
 
+@dataclass(frozen=True, eq=False, slots=True)
+class _Study:
+    """A treebank, what is asked of it, and who is told how far that has come."""
 
-def compare(
-    source: Source,
-    sentences: Sequence[Sentence],
-    settings: SyntaxSettings,
-    *,
-    bad: Sequence[InvalidRecord] = (),
-    load: Loader | None = None,
-    controls: Callable[[Control], Loader],
-    progress: Progress = lambda stage, count, total: None,
-) -> Syntax:
-    """Measure heads one by one, in trees and together, and the same model without learning."""
-    settings.check()
-    measured: Controls = ()
-    if settings.control or settings.combine:
-        requested = [Control(seed, scale) for scale in get_args(Scale) for seed in settings.seeds]
-        measured = [(control, controls(control)) for control in requested]
-        measured[0][1]()  # a model that there is no such thing of is refused before anything is run
-    report = _measured(source, sentences, settings, bad, load, "", progress)
-    if settings.control:
-        report = replace(report, untrained=tuple(_without(
-            source, measured, sentences, settings, bad, progress
-        )))  # fmt: skip
-    if settings.combine:
-        combined = combine(source, measured, sentences, settings, load=load, progress=progress)
-        report = replace(report, combined=combined)
-    if measured:
-        report = replace(report, seed=settings.seed)
-    if settings.sentences:
-        report = replace(report, shown=show(source, sentences, settings, report))
-    return report
+    sentences: Sequence[Sentence]
+    bad: Sequence[InvalidRecord]  # what of it cannot be used
+    settings: SyntaxSettings
+    progress: Progress
 
+    def measured(self, source: Source, load: Loader | None, stage: str = "") -> Syntax:
+        """One model: its heads, and their trees if these are asked for."""
 
-def _without(
-    source: Source,
-    controls: Controls,
-    sentences: Sequence[Sentence],
-    settings: SyntaxSettings,
-    bad: Sequence[InvalidRecord],
-    progress: Progress,
-) -> Iterator[Untrained]:
-    """Yield the figures of every control."""
-    cache, pack = Cache(source), as_records(Untrained)
-    for control, load in controls:
+        def told(title: str, count: int, total: int) -> None:
+            self.progress(stage + title, count, total)
 
-        def untrained(
-            control: Control,
-            settings: SyntaxSettings,
-            sentences: Sequence[Sentence],
-            bad: Sequence[InvalidRecord],
-            load: Loader = load,
-        ) -> Untrained:
-            stage = f"{control.title}: "
-            measured = _measured(load(), sentences, settings, bad, load, stage, progress)
-            return Untrained(
-                control.seed,
-                control.scale,
-                measured.relations,
-                measured.roles,
-                measured.trees,
-                measured.rooted,
-            )
+        def trees(method: TreeMethod) -> Trees:
+            return grow(source, self.sentences, self.settings, method, load=load, progress=told)
 
-        about = (control, settings, sentences, bad)
-        yield cache.recall("syntax with random weights", about, untrained, *pack)
+        return replace(
+            run(source, self.sentences, self.settings, bad=self.bad, load=load, progress=told),
+            trees=trees("undirected") if self.settings.trees else None,
+            rooted=trees("rooted") if self.settings.rooted else None,
+        )
 
+    def untrained(self, source: Source, control: Control, load: Loader) -> Untrained:
+        """Give the figures of a control of a model, which ``load`` loads."""
 
-def _measured(
-    source: Source,
-    sentences: Sequence[Sentence],
-    settings: SyntaxSettings,
-    bad: Sequence[InvalidRecord],
-    load: Loader | None,
-    stage: str,
-    progress: Progress,
-) -> Syntax:
-    """One model: its heads, and their trees if these are asked for."""
+        def measured(*_: object) -> Untrained:
+            report = self.measured(load(), load, f"{control.title}: ")
+            figures = (report.relations, report.roles, report.trees, report.rooted)
+            return Untrained(control.seed, control.scale, *figures)
 
-    def told(title: str, count: int, total: int) -> None:
-        progress(stage + title, count, total)
-
-    report = run(source, sentences, settings, bad=bad, load=load, progress=told)
-
-    def trees(method: TreeMethod) -> Trees:
-        return grow(source, sentences, settings, method, load=load, progress=told)
-
-    return replace(
-        report,
-        trees=trees("undirected") if settings.trees else None,
-        rooted=trees("rooted") if settings.rooted else None,
-    )
+        about = (control, self.settings, self.sentences, self.bad)
+        pack = as_records(Untrained)
+        return Cache(source).recall("syntax with random weights", about, measured, *pack)
 
 
 @interface
@@ -138,15 +81,28 @@ def syntax(
     sentences, bad = read_sentences(paths.listed(files), strict=settings.strict)
     _check_relations(settings, sentences)
     source = light(model.load())
-    result = compare(
-        source,
-        sentences,
-        settings,
-        bad=bad,
-        load=model.again(source),
-        controls=lambda control: model.loading(untrained=control.seed, scale=control.scale),
-        progress=progress or (lambda stage, count, total: None),
-    )
+    settings.check()
+    study = _Study(sentences, bad, settings, progress or (lambda stage, count, total: None))
+    controls: list[tuple[Control, Loader]] = []
+    if settings.control or settings.combine:
+        for scale, seed in product(get_args(Scale), settings.seeds):
+            control = Control(seed, scale), model.loading(untrained=seed, scale=scale)
+            controls.append(control)
+        controls[0][1]()  # a model that there is no such thing of is refused before anything is run
+    load = model.again(source)
+    result = study.measured(source, load)
+    if settings.control:
+        untrained = tuple(study.untrained(source, *control) for control in controls)
+        result = replace(result, untrained=untrained)
+    if settings.combine:
+        combined = combine(
+            source, controls, sentences, settings, load=load, progress=study.progress
+        )
+        result = replace(result, combined=combined)
+    if controls:
+        result = replace(result, seed=settings.seed)
+    if settings.sentences:
+        result = replace(result, shown=show(source, sentences, settings, result))
     result.named(settings.relation)
     return replace(result, identity=model.identity)
 

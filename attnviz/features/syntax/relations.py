@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from attnviz.core.heads import Head, Layout
+from attnviz.core.heads import Layout
 from attnviz.core.result import fingerprint
 from attnviz.core.settings import Progress
 from attnviz.core.source import Source
@@ -26,8 +25,6 @@ from attnviz.errors import InputError
 from attnviz.features.syntax import result as records
 from attnviz.scoring.observe import observe
 from attnviz.statistics.clusters import FEW
-
-Bools = NDArray[np.bool_]
 
 
 def run(
@@ -59,23 +56,18 @@ def run(
 
 def _report(study: Cases, tally: gold.HitTally, unusable: int) -> records.Syntax:
     settings, unit, layout = study.settings, study.unit, study.source.layout
-    tables = tally.tables()
-    relations: list[records.Relation] = []
+    tables = tally.tables(study.sides)
     candidates: list[tuple[records.RelationHead, float]] = []
     family = 0
     for name, table in tables.items():
-        chosen, measured = study.sides(table.documents)
-        relations.append(_relation(name, table, chosen, measured, layout))
-        if name != gold.ALL and _enough(table, chosen, measured):
-            candidates += _candidates(name, table, chosen, measured, layout)
+        if name != gold.ALL and table.enough():
+            candidates += [
+                (_held_out(name, table, layout, number, direction), p)
+                for number, direction, p in table.candidates()
+            ]
             family += len(layout) * len(records.DIRECTIONS)
     questions = family if settings.split == EVERYTHING else len(candidates)
-    certain = gold.sure([p for _, p in candidates], questions)
-    roles = [
-        candidate
-        for (candidate, _), is_certain in zip(candidates, certain, strict=True)
-        if is_certain and gold.large(candidate.accuracy, candidate.margin)
-    ]
+    roles = gold.proven(candidates, questions)
     documents = sorted({document for document, _ in tally.cases})
     skipped = {"unusable": unusable, "refused by the model": study.refused}
     return records.Syntax(
@@ -91,80 +83,40 @@ def _report(study: Cases, tally: gold.HitTally, unusable: int) -> records.Syntax
         split=study.split,
         subtypes=settings.subtypes,
         punct=settings.punct,
-        relations=tuple(relations),
+        relations=tuple(_relation(name, table, layout) for name, table in tables.items()),
         roles=tuple(sorted(roles, key=lambda role: (role.head, -(role.margin.value or 0.0)))),
         asked=questions,
         notes=tuple(_notes(study, documents, skipped)),
     )
 
 
-def _relation(
-    name: str, table: gold.HitTable, chosen: Bools, measured: Bools, layout: Layout
-) -> records.Relation:
+def _relation(name: str, table: gold.HitTable, layout: Layout) -> records.Relation:
     everything = np.ones(len(table.documents), np.bool_)
     count, accuracy = int(table.count.sum()), table.accuracy(everything)
-    offset = table.best_offset(everything)
+    offset = table.best_rule(everything)
     best = None
-    if table.count[chosen].sum():
-        number, direction = divmod(int(table.accuracy(chosen).argmax()), len(records.DIRECTIONS))
-        best = _held_out(name, table, chosen, measured, list(layout)[number], number, direction)
+    if table.count[table.chosen].sum():
+        cell = int(table.accuracy(table.chosen).argmax())
+        best = _held_out(name, table, layout, *divmod(cell, len(records.DIRECTIONS)))
     return records.Relation(
         name=name,
         count=count,
-        offset=int(table.distances[offset]),
-        offset_accuracy=int(table.offsets[:, offset].sum()) / count,
+        offset=table.rules[offset],
+        offset_accuracy=int(table.ruled[:, offset].sum()) / count,
         heads=tuple(
-            records.HeadAccuracy(head, forward, reverse)
-            for head, (forward, reverse) in zip(layout, accuracy.tolist(), strict=True)
+            records.HeadAccuracy(head, *both)
+            for head, both in zip(layout, accuracy.tolist(), strict=True)
         ),
         best=best,
     )
 
 
 def _held_out(
-    name: str,
-    table: gold.HitTable,
-    chosen: Bools,
-    measured: Bools,
-    head: Head,
-    number: int,
-    direction: int,
+    name: str, table: gold.HitTable, layout: Layout, number: int, direction: int
 ) -> records.RelationHead:
     """Return a head, and the best offset of the documents to choose on, where they are measured."""
-    offset = table.best_offset(chosen)
-    hits, offsets = table.hits[:, number, direction], table.offsets[:, offset]
-    return records.RelationHead(
-        head=head,
-        relation=name,
-        direction=records.DIRECTIONS[direction],
-        accuracy=table.share(hits, measured),
-        count=int(table.count[measured].sum()),
-        offset=int(table.distances[offset]),
-        offset_accuracy=table.share(offsets, measured).value,
-        margin=table.share(hits - offsets, measured, gold.DIFFERENCE),
-    )
-
-
-def _enough(table: gold.HitTable, chosen: Bools, measured: Bools) -> bool:
-    return bool(table.count[chosen].sum()) and gold.enough(
-        int(table.count[measured].sum()), int(measured.sum())
-    )
-
-
-def _candidates(
-    name: str, table: gold.HitTable, chosen: Bools, measured: Bools, layout: Layout
-) -> Iterator[tuple[records.RelationHead, float]]:
-    """List heads that beat the best offset by ten points where chosen, with their p elsewhere."""
-    accuracy = table.accuracy(chosen)
-    offset = table.offsets[:, table.best_offset(chosen)]
-    base = int(offset[chosen].sum()) / int(table.count[chosen].sum())
-    for number, head in enumerate(layout):
-        direction = int(accuracy[number].argmax())
-        if accuracy[number, direction] - base < gold.TEN_POINTS:
-            continue
-        lead = table.hits[:, number, direction] - offset
-        p = gold.p_above_zero(lead[measured], table.count[measured])
-        yield _held_out(name, table, chosen, measured, head, number, direction), p
+    lead = table.lead(number, direction)
+    return records.RelationHead(list(layout)[number], name, records.DIRECTIONS[direction], *lead)
 
 
 def _notes(study: Cases, documents: Sequence[int], skipped: Mapping[str, int]) -> Iterator[str]:
@@ -241,7 +193,7 @@ def _parse(
     source: Source, sentence: Sentence, task: Task, best: dict[str, records.RelationHead]
 ) -> records.Parse:
     """One sentence, with the arcs of some relations."""
-    observer = Pointing(task.batch, source.layout)
+    observer = Pointing(task.batch)
     observe(source, task.batch, observer)
     pointed, heads = observer.heads(0), list(source.layout)
     arcs = []

@@ -19,20 +19,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import starmap
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core import arrays
-from attnviz.core.heads import Layout, Site
+from attnviz.core.arrays import Array
 from attnviz.core.prompt import Inputs
 from attnviz.core.settings import Progress
-from attnviz.core.source import Rows, Source
+from attnviz.core.source import Source
 from attnviz.corpus.conllu import Sentence
 from attnviz.corpus.gold.cases import Cases, Gold, Loader, Task, WordMaps, present
 from attnviz.corpus.gold.settings import SyntaxSettings
-from attnviz.corpus.gold.tally import ALL, DIFFERENCE, HitTally, share
+from attnviz.corpus.gold.tally import ALL, HitTable, HitTally
 from attnviz.corpus.running import answered, executor, of_model
 from attnviz.features.syntax.result import TreeChoice, TreeHead, Trees
 from attnviz.scoring.observe import observe
@@ -123,23 +124,18 @@ def _cycle(parent: Integers) -> Integers | None:
     return None
 
 
-class _Growing:
-    """An observer that counts the dependencies in every head's tree, [N] for each sentence."""
+class _Growing(WordMaps):
+    """Counts the dependencies in every head's tree, [N] for each sentence."""
 
-    def __init__(self, task: Task, layout: Layout, method: TreeMethod) -> None:
+    def __init__(self, task: Task, method: TreeMethod) -> None:
+        super().__init__(task.batch)
         self._method, self._roots = method, [gold.root for gold in task.gold]
-        self._maps = WordMaps(task.batch)
         self._gold = [
             _edges(inputs, gold) for inputs, gold in zip(task.batch, task.gold, strict=True)
         ]
-        self._sites = tuple(dict.fromkeys(head.site for head in layout))
-        self._hits: dict[Site, list[Integers]] = {}
 
-    def observe(self, rows: Rows) -> None:
-        """Take in one block."""
-        maps = self._maps.add(rows)
-        if maps is None:
-            return
+    def of(self, maps: Array) -> list[Integers]:
+        """[H] of each sentence."""
         hits = []
         items = zip(arrays.to_numpy(maps), self._gold, self._roots, strict=True)
         for sentence_maps, (words, pairs), root in items:
@@ -150,16 +146,13 @@ class _Growing:
                 tree = rooted(word_maps, start) if self._method == "rooted" else spanning(word_maps)
                 edges = tree[:, pairs]
             hits.append(edges.sum(1))
-        self._hits[rows.site] = hits
-
-    def hits(self, item: int) -> Integers:
-        """[N], of one sentence."""
-        return np.concatenate([self._hits[site][item] for site in self._sites])
+        return hits
 
 
 def _edges(inputs: Inputs, gold: Gold) -> tuple[Integers, Integers]:
     """Return the words that have tokens, and which pairs of them are dependencies."""
-    width = 1 + max((*gold.words.tolist(), *gold.heads.tolist(), *_owners(inputs)))
+    owners = next(iter(inputs.sides.values())).queries.words
+    width = 1 + max((*gold.words.tolist(), *gold.heads.tolist(), *owners))
     words = np.flatnonzero(present(inputs, width))
     columns = np.zeros(width, np.int64)
     columns[words] = np.arange(len(words))
@@ -170,17 +163,13 @@ def _edges(inputs: Inputs, gold: Gold) -> tuple[Integers, Integers]:
     return words, numbers[ends[0], ends[1]]
 
 
-def _owners(inputs: Inputs) -> Sequence[int]:
-    return next(iter(inputs.sides.values())).queries.words
-
-
 def tree_hits(source: Source, task: Task, *, method: TreeMethod) -> Mapping[int, Integers]:
     """How many dependencies of each document are in each head's trees, [N]."""
-    observer = _Growing(task, source.layout, method)
+    observer = _Growing(task, method)
     observe(source, task.batch, observer)
     hits: dict[int, Integers] = {}
     for item, gold in enumerate(task.gold):
-        hits[gold.document] = hits.get(gold.document, 0) + observer.hits(item)
+        hits[gold.document] = hits.get(gold.document, 0) + observer.heads(item)
     return hits
 
 
@@ -203,30 +192,26 @@ def grow(
                 hits[document] = hits.get(document, 0) + counts_of
             cases.done += len(task.batch)
             progress(f"{method} trees", cases.done, len(sentences))
-    documents = np.array(sorted(document for document, name in tally.cases if name == ALL))
-    distances_of = [tally.cases[document, ALL] for document in documents.tolist()]
-    count = np.array([distances.total() for distances in distances_of])
-    chain = np.array([distances[1] + distances[-1] for distances in distances_of])
-    counts = np.stack([hits[document] for document in documents.tolist()])  # [D, N]
-    chosen, measured = cases.sides(documents)
+    documents = sorted(document for document, name in tally.cases if name == ALL)
+    distances_of = [tally.cases[document, ALL] for document in documents]
+    table = HitTable(
+        np.array(documents),
+        np.array([distances.total() for distances in distances_of]),
+        np.stack([hits[document] for document in documents])[:, :, None],
+        np.array([[distances[1] + distances[-1]] for distances in distances_of]),
+        ["chain"],
+        *cases.sides(documents),
+    )
     best = None
-    if chosen.any():
-        scheme = int(counts[chosen].sum(0).argmax())
-        of_scheme = counts[:, scheme]
-        best = TreeChoice(
-            head=list(source.layout)[scheme],
-            uuas=share(of_scheme[measured], count[measured]),
-            count=int(count[measured].sum()),
-            chain=share(chain[measured], count[measured]).value,
-            margin=share((of_scheme - chain)[measured], count[measured], DIFFERENCE),
-        )
-    total = int(count.sum())
+    if table.chosen.any():
+        scheme = int(table.accuracy(table.chosen).argmax())
+        uuas, measured, _, chain, margin = table.lead(scheme, 0)
+        best = TreeChoice(list(source.layout)[scheme], uuas, measured, chain, margin)
+    total = int(table.count.sum())
+    shares = table.accuracy(np.ones(len(documents), np.bool_))[:, 0].tolist()
     return Trees(
         count=total,
-        chain=int(chain.sum()) / total,
-        heads=tuple(
-            TreeHead(head, uuas)
-            for head, uuas in zip(source.layout, (counts.sum(0) / total).tolist(), strict=True)
-        ),
+        chain=int(table.ruled.sum()) / total,
+        heads=tuple(starmap(TreeHead, zip(source.layout, shares, strict=True))),
         best=best,
     )

@@ -82,7 +82,7 @@ def _sentences(result: Thoughts, trace: Trace) -> Table:
         cells += [words.weight(read[number])]
         if result.causal:
             feeds = ", ".join(words.number(trace, source) for source, _ in trace.feeds(number))
-            cells += [words.effect(importance[number]), feeds]
+            cells += [words.figure(importance[number]), feeds]
         cells += [words.anew(trace.anew[number])] if result.resampled else []
         table.add_row(*cells)
     return table
@@ -98,8 +98,8 @@ def _heads(result: Thoughts, trace: Trace, limit: int) -> Table:
     for head in result.ranked()[:limit]:
         read = words.top(words.on_trace(trace, head).vertical)
         name = result.layout.name(head.head) + words.MARK * bool(head.sure)
-        cells = [name, words.tail(head.kurtosis)]
-        cells += [words.tail(head.control)] if controls else []
+        cells = [name, words.figure(head.kurtosis)]
+        cells += [words.figure(head.control)] if controls else []
         cells += [words.ends(head)] if several else []
         cells += ["" if read is None else visible(words.said(trace, read, 40))]
         table.add_row(*cells)
@@ -127,7 +127,10 @@ COLUMNS = (
 
 def rows(result: Thoughts) -> list[Row]:
     """List a row for each head, sentence and pair of sentences, from 1; None where not known."""
-    listed = [_head(result, head) for head in result.heads]
+    listed = [
+        _row(result, "head", head, **{name: getattr(head, name) for name in _OF_HEADS})
+        for head in result.heads
+    ]
     for number, trace in enumerate(result.traces, 1):
         listed += _sentence_rows(result, number, trace)
         listed += _pairs(result, number, trace)
@@ -137,10 +140,6 @@ def rows(result: Thoughts) -> list[Row]:
 def _row(result: Thoughts, kind: str, head: ReceiverHead | None = None, **values: Any) -> Row:
     row: Row = {"kind": kind} | which_head(result.layout, *([head.head] if head else []))
     return row | {name: values.get(name) for name in COLUMNS if name not in (*row, *HEAD)}
-
-
-def _head(result: Thoughts, head: ReceiverHead) -> Row:
-    return _row(result, "head", head, **{name: getattr(head, name) for name in _OF_HEADS})
 
 
 def _sentence_rows(result: Thoughts, number: int, trace: Trace) -> Iterator[Row]:
@@ -199,8 +198,8 @@ def finding(result: Thoughts, name: str) -> Finding:
 
 
 def _lines(result: Thoughts, head: ReceiverHead) -> Iterator[str]:
-    control = "" if head.control is None else f", {words.tail(head.control)} in random order"
-    yield f"kurtosis over sentences {words.tail(head.kurtosis)}{control}"
+    control = "" if head.control is None else f", {words.figure(head.control)} in random order"
+    yield f"kurtosis over sentences {words.figure(head.kurtosis)}{control}"
     trace = result.traces[0]
     read = words.top(words.on_trace(trace, head).vertical)
     if read is not None:
@@ -226,7 +225,7 @@ def dot(result: Thoughts) -> str:
         lines.append(f"  s{number + 1} [label={_quoted(text)}];")
     for number in range(len(trace.sentences)):
         lines += [
-            f"  s{source + 1} -> s{number + 1} [label={_quoted(words.effect(value))}];"
+            f"  s{source + 1} -> s{number + 1} [label={_quoted(words.figure(value))}];"
             for source, value in trace.feeds(number)
         ]
     return "\n".join([*lines, "}"]) + "\n"

@@ -34,47 +34,6 @@ from attnviz.features.thoughts.suppress import resampled, suppressed
 from attnviz.features.thoughts.words import notes
 from attnviz.statistics.histogram import Floats, none_if_nan
 
-
-@interface
-def thoughts(
-    text: Input | Iterable[Input],
-    *,
-    settings: records.ThoughtsSettings,
-    model: ModelSettings,
-    progress: Progress = lambda stage, done, all_: None,
-) -> records.Thoughts:
-    """Measure which sentences of a reasoning trace later ones read, and which they need.
-
-    With A[a, b] the mean weight of a head from the tokens of sentence a to those of sentence b, the
-    vertical score of b is the mean of A[a, b] over a ≥ b + ``apart``, and a head whose vertical
-    scores have a large kurtosis over sentences is a receiver head. Where attention to b is
-    suppressed for all that follows, in all heads, the effect on a later sentence a is the mean over
-    its tokens of log KL, minus the mean over b of that of a.
-
-    Args:
-        text: a trace or a prompt, or several. Of a prompt with ``generate`` the trace is what the
-            model writes, of a ``chat`` its last message; what stands before is not split. Spans of
-            a prompt are the sentences where it names any.
-
-    Returns:
-        Every head with its kurtosis, that of the sentences in random order, and their difference
-        with an interval over traces; of every trace the matrices from sentence to sentence
-        (natural logarithms of nats).
-
-    Raises:
-        InputError: no trace, one of fewer than two sentences or with spans that overlap, or one
-            that is longer than the model takes.
-        UsageError: recorded attention; ModelError: a model that is not causal, or cannot be cut.
-
-    Source:
-        Bogdan et al. 2025 (arXiv:2506.19143).
-    """
-    lacks = "cannot be suppressed, since that needs the model"
-    prompts, model = prompts_of(text, lacks, model)
-    result = run(light(model.load()), prompts, settings, progress)
-    return replace(result, identity=model.identity)
-
-
 _TOLD = 2  # notes of the texts themselves
 
 
@@ -105,55 +64,6 @@ class Measured:
     resampled: tuple[records.Resampled, ...]
 
 
-def run(
-    source: Source,
-    prompts: Sequence[Prompt],
-    settings: records.ThoughtsSettings,
-    progress: Progress,
-) -> records.Thoughts:
-    """Measure what was asked for."""
-    _check(source, settings)
-    ready = [_ready(source, number, prompt, len(prompts)) for number, prompt in enumerate(prompts)]
-    measured: list[Measured] = []
-    partial = False
-    try:
-        for number, trace in enumerate(ready):
-            progress("traces", number, len(ready))
-            generation = prompts[number].generate
-            measured.append(_measured(source, trace, generation, settings, number, progress))
-        progress("traces", len(ready), len(ready))
-    except KeyboardInterrupt:
-        if not measured:
-            raise InputError("interrupted before anything was measured") from None
-        partial, ready = True, ready[: len(measured)]
-    names = [str(same_as(trace.inputs)) for trace in ready]
-    tails = np.array([trace_figures.kurtosis for trace_figures in measured])
-    controls = np.array([trace_figures.control for trace_figures in measured])
-    heads = judged(source.layout, tails, controls, names)
-    result = records.Thoughts(
-        source=source.info,
-        layout=source.layout,
-        texts=len(ready),
-        corpus=fingerprint(same_as(trace.inputs) for trace in ready) if len(ready) > 1 else "",
-        seed=settings.seed,
-        partial=partial,
-        apart=settings.apart,
-        draws=settings.draws,
-        clusters=len(set(names)),
-        reliability=reliability(tails, names, settings.seed),
-        heads=heads,
-        traces=(),
-    )
-    chosen = (result.receivers or result.ranked())[: records.RECEIVERS]
-    traces = tuple(
-        _trace(source, trace, figures, chosen)
-        for trace, figures in zip(ready, measured, strict=True)
-    )
-    result = replace(result, traces=traces)
-    messages = list(dict.fromkeys(note for trace in ready for note in notes_of(trace.inputs)))
-    return replace(result, notes=(*messages[-_TOLD:], *notes(result)))
-
-
 def _check(source: Source, settings: records.ThoughtsSettings) -> None:
     """Refuse models that do not write from left to right, or cannot be cut."""
     info = source.info
@@ -169,16 +79,11 @@ def _check(source: Source, settings: records.ThoughtsSettings) -> None:
             "{} predicts no tokens, and cannot write a sentence anew: {}", info.model,
             source.no_logits, remedy="leave out {resample}", resample=...,
         )  # fmt: skip
-    if not settings.suppress:
-        return
-    if source.no_gates:
+    lack = source.no_gates or source.no_logits
+    if settings.suppress and lack:
         raise ModelError(
-            "attention of {} cannot be suppressed: {}", info.model, source.no_gates,
-            remedy="look alone with {suppress}", suppress=False,
-        )  # fmt: skip
-    if source.no_logits:
-        raise ModelError(
-            "{} predicts no tokens: {}", info.model, source.no_logits,
+            "attention of {} cannot be suppressed: {}" if source.no_gates
+            else "{} predicts no tokens: {}", info.model, lack,
             remedy="look alone with {suppress}", suppress=False,
         )  # fmt: skip
 
@@ -189,7 +94,7 @@ def _ready(source: Source, number: int, prompt: Prompt, count: int) -> Ready:
         inputs = source.prepare(prompt)
         tokens = inputs.sides["decoder"].queries
         names = tuple(prompt.spans or ())
-        sentences = split(tokens, names, _first(tokens, prompt)).sentences
+        sentences = split(tokens, names, _first(tokens, prompt))
     except InputError as error:
         if count == 1:
             raise
@@ -244,7 +149,7 @@ def _measured(
 
 def _means(source: Source, inputs: Inputs, runs: Sequence[Range]) -> Floats:
     """[N, n, n] of one pass."""
-    observer = SentenceObserver(runs, inputs.length, source.layout)
+    observer = SentenceObserver(runs, inputs.length)
     source.forward([inputs], [observer], ForwardRequest(hidden=False))
     return observer.means()
 
@@ -295,3 +200,83 @@ def _earlier(matrix: Floats) -> records.Matrix:
         tuple(float(value) if earlier < number else None for earlier, value in enumerate(row))
         for number, row in enumerate(matrix)
     )
+
+
+@interface
+def thoughts(
+    text: Input | Iterable[Input],
+    *,
+    settings: records.ThoughtsSettings,
+    model: ModelSettings,
+    progress: Progress = lambda stage, done, all_: None,
+) -> records.Thoughts:
+    """Measure which sentences of a reasoning trace later ones read, and which they need.
+
+    With A[a, b] the mean weight of a head from the tokens of sentence a to those of sentence b, the
+    vertical score of b is the mean of A[a, b] over a ≥ b + ``apart``, and a head whose vertical
+    scores have a large kurtosis over sentences is a receiver head. Where attention to b is
+    suppressed for all that follows, in all heads, the effect on a later sentence a is the mean over
+    its tokens of log KL, minus the mean over b of that of a.
+
+    Args:
+        text: a trace or a prompt, or several. Of a prompt with ``generate`` the trace is what the
+            model writes, of a ``chat`` its last message; what stands before is not split. Spans of
+            a prompt are the sentences where it names any.
+
+    Returns:
+        Every head with its kurtosis, that of the sentences in random order, and their difference
+        with an interval over traces; of every trace the matrices from sentence to sentence
+        (natural logarithms of nats).
+
+    Raises:
+        InputError: no trace, one of fewer than two sentences or with spans that overlap, or one
+            that is longer than the model takes.
+        UsageError: recorded attention; ModelError: a model that is not causal, or cannot be cut.
+
+    Source:
+        Bogdan et al. 2025 (arXiv:2506.19143).
+    """
+    lacks = "cannot be suppressed, since that needs the model"
+    prompts, model = prompts_of(text, lacks, model)
+    source = light(model.load())
+    _check(source, settings)
+    ready = [_ready(source, number, prompt, len(prompts)) for number, prompt in enumerate(prompts)]
+    measured: list[Measured] = []
+    partial = False
+    try:
+        for number, trace in enumerate(ready):
+            progress("traces", number, len(ready))
+            generation = prompts[number].generate
+            measured.append(_measured(source, trace, generation, settings, number, progress))
+        progress("traces", len(ready), len(ready))
+    except KeyboardInterrupt:
+        if not measured:
+            raise InputError("interrupted before anything was measured") from None
+        partial, ready = True, ready[: len(measured)]
+    names = [str(same_as(trace.inputs)) for trace in ready]
+    tails = np.array([trace_figures.kurtosis for trace_figures in measured])
+    controls = np.array([trace_figures.control for trace_figures in measured])
+    heads = judged(source.layout, tails, controls, names)
+    result = records.Thoughts(
+        source=source.info,
+        layout=source.layout,
+        identity=model.identity,
+        texts=len(ready),
+        corpus=fingerprint(same_as(trace.inputs) for trace in ready) if len(ready) > 1 else "",
+        seed=settings.seed,
+        partial=partial,
+        apart=settings.apart,
+        draws=settings.draws,
+        clusters=len(set(names)),
+        reliability=reliability(tails, names, settings.seed),
+        heads=heads,
+        traces=(),
+    )
+    chosen = (result.receivers or result.ranked())[: records.RECEIVERS]
+    traces = tuple(
+        _trace(source, trace, figures, chosen)
+        for trace, figures in zip(ready, measured, strict=True)
+    )
+    result = replace(result, traces=traces)
+    messages = list(dict.fromkeys(note for trace in ready for note in notes_of(trace.inputs)))
+    return replace(result, notes=(*messages[-_TOLD:], *notes(result)))

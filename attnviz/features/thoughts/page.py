@@ -77,7 +77,7 @@ def _anew(sentence: Resampled | None) -> tuple[float | None, str, bool]:
     """Return the effect, its interval, and whether it is sure."""
     if sentence is None:
         return None, "", False
-    return _short(sentence.effect), minus(words.anew_ends(sentence)), bool(sentence.sure)
+    return _short(sentence.effect), minus(words.ends(sentence)), bool(sentence.sure)
 
 
 def _mean(trace: Trace) -> Matrix:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -53,15 +52,7 @@ _NUMBERED = re.compile(r"^\W*\d+[.)]$")
 _SHOWN = 300  # characters of a sentence that are kept
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
-    """A trace as it is split."""
-
-    sentences: tuple[Sentence, ...]  # in their order
-    tagged: bool  # whether think tags were found
-
-
-def split(tokens: Tokens, names: Collection[str] = (), first: int = 0) -> Split:
+def split(tokens: Tokens, names: Collection[str] = (), first: int = 0) -> tuple[Sentence, ...]:
     """Return the sentences of a trace."""
     text, offsets = _text(tokens)
     thought, answer, tagged = _parts(text, offsets[first][0] if first < len(tokens) else 0)
@@ -92,7 +83,7 @@ def split(tokens: Tokens, names: Collection[str] = (), first: int = 0) -> Split:
             count,
             span=...,
         )
-    return Split(sentences, tagged)
+    return sentences
 
 
 def _text(tokens: Tokens) -> tuple[str, list[Range]]:
@@ -190,11 +181,10 @@ LEAST = 4  # from fewer vertical scores there is no kurtosis: of two it is -2 wh
 class SentenceObserver:
     """An observer of the weights from sentence to sentence, of one text."""
 
-    def __init__(self, sentences: Sequence[Range], length: int, layout: Layout) -> None:
+    def __init__(self, sentences: Sequence[Range], length: int) -> None:
         self._members = np.zeros((length, len(sentences)))
         for number, (start, stop) in enumerate(sentences):
             self._members[start:stop, number] = 1.0
-        self._sites = tuple(dict.fromkeys(head.site for head in layout))
         self._sums: dict[Site, Array] = {}
 
     def observe(self, rows: Rows) -> None:
@@ -212,7 +202,7 @@ class SentenceObserver:
     def means(self) -> Floats:
         """[N, n, n], mean weight from the tokens of one sentence (row) to those of another."""
         sizes = self._members.sum(0)
-        sums = np.concatenate([to_numpy(self._sums[site]) for site in self._sites])
+        sums = np.concatenate([to_numpy(self._sums[site]) for site in sorted(self._sums)])
         return sums / (sizes[:, None] * sizes)
 
 

@@ -37,35 +37,23 @@ def weight(value: float | None) -> str:
     return "0" if value < 5e-5 else f"{value:.2g}" if value < 0.1 else f"{value:.2f}"
 
 
-def effect(value: float | None) -> str:
-    """Return an effect on log KL."""
+def figure(value: float | None) -> str:
+    """Return an effect on log KL, or a kurtosis."""
     return "–" if value is None else signed(value, 2, 2)
 
 
 def anew(sentence: Resampled | None) -> str:
     """How much likelier the answer is where a sentence is kept."""
     return (
-        effect(None) if sentence is None else effect(sentence.effect) + MARK * bool(sentence.sure)
+        figure(None) if sentence is None else figure(sentence.effect) + MARK * bool(sentence.sure)
     )
 
 
-def anew_ends(sentence: Resampled | None) -> str:
-    """Return the joint interval of that; empty where there is none."""
-    if sentence is None or sentence.joint_low is None or sentence.joint_high is None:
+def ends(judged: ReceiverHead | Resampled | None) -> str:
+    """Return the joint interval of a head's excess or of an effect; empty where there is none."""
+    if judged is None or judged.joint_low is None or judged.joint_high is None:
         return ""
-    return f"{signed(sentence.joint_low, 2)} to {signed(sentence.joint_high, 2)}"
-
-
-def tail(value: float | None) -> str:
-    """Return a kurtosis."""
-    return "–" if value is None else signed(value, 2, 2)
-
-
-def ends(head: ReceiverHead) -> str:
-    """Return the interval of the excess that holds with all heads; empty where there is none."""
-    if head.joint_low is None or head.joint_high is None:
-        return ""
-    return f"{signed(head.joint_low, 2)} to {signed(head.joint_high, 2)}"
+    return f"{signed(judged.joint_low, 2)} to {signed(judged.joint_high, 2)}"
 
 
 def top(values: Sequence[float | None]) -> int | None:
@@ -141,12 +129,12 @@ def _heads(result: Thoughts) -> str:
     if said_of_none := nobody(result):
         return said_of_none
     first, *extra = result.receivers
-    control = "" if first.control is None else f", {tail(first.control)} in random order"
+    control = "" if first.control is None else f", {figure(first.control)} in random order"
     name = result.layout.name(first.head)
     also = f" and {counted(len(extra), 'more head')}" if extra else ""
     return (
         f"{name}{also} {'are receiver heads' if extra else 'is a receiver head'}: the kurtosis of "
-        f"{name} is {tail(first.kurtosis)}{control}."
+        f"{name} is {figure(first.kurtosis)}{control}."
     )
 
 

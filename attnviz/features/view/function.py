@@ -338,7 +338,7 @@ def _alike(
     captures: Sequence[Capture], heads: Sequence[frozenset[Head]], runs: int
 ) -> list[Mapping[SiteKind, Alike]]:
     """How alike heads are in each of the runs, which take turns."""
-    from attnviz.features.profile.alike import alike
+    from attnviz.features.profile.likeness import alike
 
     by_run = [alike(captures[run::runs], heads[run::runs]) for run in range(runs)]
     return [planes for pair in zip(*by_run, strict=True) for planes in pair]

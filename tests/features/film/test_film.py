@@ -28,6 +28,7 @@ from attnviz.features.film.description import clearest, headline, spans, title
 from attnviz.features.film.measure import in_context
 from attnviz.features.film.result import Film
 from attnviz.features.film.steps import series
+from attnviz.statistics.simultaneous import REPLICATES, poisson
 from tests import ROOT
 from tests.corpus.gold.sentences import treebank
 from tests.reference_scores import score as reference
@@ -145,7 +146,7 @@ class TestDraws:
             a = 1 / (1 + np.exp(-(slopes[:, None] - starts) * 25))
             rows = np.ones(a.shape, np.int64)
             index = int(summary.passed(a.mean(1)[None])[0])
-            often = summary.weights([f"{sample}/{n}" for n in range(40)], 0)
+            often = poisson(0, [f"{sample}/{n}" for n in range(40)], REPLICATES)
             at = summary.when(index, summary.passed(summary.drawn(a, rows, often)), steps, 40)
             assert at.low is not None
             assert at.high is not None

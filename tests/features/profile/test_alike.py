@@ -14,8 +14,8 @@ from attnviz.cli import main
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head
 from attnviz.errors import UsageError
-from attnviz.features.profile import alike as module
-from attnviz.features.profile.alike import alike
+from attnviz.features.profile import likeness
+from attnviz.features.profile.likeness import alike
 from attnviz.features.profile.page import page
 from attnviz.features.profile.result import Profile
 from tests.features.profile.corpus import lines, sentences
@@ -100,9 +100,9 @@ def test_two_runs_of_one_model_are_not_mixed() -> None:
 def test_long_texts_give_some_rows_and_too_many_heads_none(monkeypatch) -> None:
     capture = made(tokens=words(80))
     (found,) = alike([capture], [frozenset(capture.layout)])
-    assert found["encoder"].rows == module.ROWS
+    assert found["encoder"].rows == likeness.CAPTURE_ROWS
     assert alike([capture], [frozenset(list(capture.layout)[:2])]) == [{}]
-    monkeypatch.setattr(module.likeness, "MOST", 5)
+    monkeypatch.setattr(likeness, "MOST", 5)
     assert alike([capture], [frozenset(capture.layout)]) == [{}]
 
 

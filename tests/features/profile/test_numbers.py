@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import defaultdict
 from pathlib import Path
 
+import jsonschema_rs
 import numpy as np
 import pytest
 
@@ -342,3 +344,36 @@ def test_a_window_no_text_fills_changes_nothing() -> None:
 def test_windows_of_a_short_model_are_as_long_as_it_takes() -> None:
     found = av.profile(texts=[TEXT[:900]], model="demo-gpt2")
     assert any("at most 256 tokens, which do not overlap" in note for note in found.notes)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    return lines(tmp_path / "texts.txt", TEXTS[:6])
+
+
+@pytest.mark.parametrize("quantity", ["norm", "norm-residual"])
+def test_means_are_those_of_the_texts(corpus: Path, quantity: str) -> None:
+    found = av.profile(corpus, model="demo-gpt2", quantity=quantity)
+    assert (found.quantity, found.layout.whole) == (quantity, quantity != "norm")
+    reports = [av.heads(text, model="demo-gpt2", quantity=quantity) for text in TEXTS[:6]]
+    for number, head in enumerate(found.heads):
+        for name in ("previous", "self", "entropy"):
+            scores = [report.heads[number].scores[name] for report in reports]
+            rows = sum(score.rows for score in scores)
+            total = sum((score.mean or 0) * score.rows for score in scores)
+            assert head.estimates[name].rows == rows
+            assert head.estimates[name].mean == pytest.approx(total / rows, rel=1e-5, abs=1e-7)
+
+
+def test_processes_and_files_give_the_same_bits(corpus: Path, tmp_path: Path) -> None:
+    state = tmp_path / "a.profile"
+    settings = {"model": "demo-bert", "quantity": "norm-residual-ln"}
+    alone = av.profile(corpus, state=state, **settings)
+    document = json.loads(alone.to_json())
+    jsonschema_rs.validate(Profile.json_schema(), document)
+    assert document["quantity"] == "norm-residual-ln"
+    assert document["heads"][0]["scores"]["head"] == "0.*"
+    assert av.profile(corpus, jobs=2, **settings).to_json() == alone.to_json()
+    assert av.read(state).to_json() == alone.to_json()
+    with pytest.raises(UsageError, match=r"quantity norm-residual-ln, not weights"):
+        av.profile(corpus, state=state, model="demo-bert")

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import attnviz as av
 from attnviz.cli import app, main
 from attnviz.core.capture import KeyMask
-from attnviz.core.heads import Head, Layout, Site
+from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Rows
 from attnviz.core.spans import ELSEWHERE, Span
@@ -140,11 +140,10 @@ def test_blocks_and_windows_change_nothing() -> None:
     weights = rng.random((2, 9, 9)) * np.tri(9) * (1 - np.tri(9, k=-4))
     weights /= weights.sum(-1, keepdims=True)
     allowed = torch.from_numpy((np.tri(9) * (1 - np.tri(9, k=-4))) > 0)
-    layout = Layout({"decoder": (2,)})
     rows, keys = [[8], list(range(9))], [[1, 2, 3], [6]]
     results = []
     for cuts in ([0, 9], [0, 4, 6, 9]):
-        observer = SpanObserver(rows, keys, 9, layout)
+        observer = SpanObserver(rows, keys, 9)
         for start, end in pairwise(cuts):
             first = max(0, start - 3)
             block = torch.from_numpy(weights[None, :, start:end, first:end])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from functools import cache
 from time import process_time
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 import attnviz
 from attnviz.captures.loading import load
 from attnviz.cli import main
-from attnviz.core.heads import Layout
+from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Prompt
 from attnviz.core.result import Interval
 from attnviz.corpus.conllu import Sentence
@@ -21,11 +22,12 @@ from attnviz.corpus.gold.cases import sentences
 from attnviz.corpus.gold.settings import SyntaxSettings
 from attnviz.corpus.gold.tally import HitTable, large, share, sure
 from attnviz.errors import InputError
-from attnviz.features.syntax.relations import _candidates, _enough, run
+from attnviz.features.syntax.relations import run
 from attnviz.features.syntax.result import Syntax
 from attnviz.models import pretrained
 from attnviz.models.demo import DEMOS
 from tests.checkpoints import needs_transformers_5
+from tests.corpus.gold import results
 from tests.corpus.gold.reference import SAMPLE, gold, words_of_eager
 from tests.corpus.gold.sentences import treebank
 
@@ -295,8 +297,8 @@ def table(count: list[int], hits: list[int]) -> HitTable:
     """A relation with one head, which no offset ever finds but the chosen half's."""
     documents = np.arange(1, len(count) + 1)
     found = np.stack([np.array(hits, np.int32)[:, None]] * 2, -1)
-    offsets = np.zeros((len(count), 1), np.int64)
-    return HitTable(documents, np.array(count), found, offsets, np.array([1]))
+    offsets, odd = np.zeros((len(count), 1), np.int64), documents % 2 == 1
+    return HitTable(documents, np.array(count), found, offsets, [1], ~odd, odd)
 
 
 @pytest.mark.parametrize(
@@ -305,21 +307,20 @@ def table(count: list[int], hits: list[int]) -> HitTable:
 def test_a_role_needs_cases_and_documents(count: int, documents: int, named: bool) -> None:
     """30 held-out cases from 10 documents."""
     whole = table([count] * documents, [count - n // 2 % 2 for n in range(documents)])
-    odd = whole.documents % 2 == 1
-    assert _enough(whole, ~odd, odd) == named
-    ((_, p),) = _candidates("obj", whole, ~odd, odd, Layout({"encoder": (1,)}))
+    assert whole.enough() == named
+    ((_, _, p),) = whole.candidates()
     assert sure([p], 1) == [True]
 
 
 def test_a_head_that_is_right_in_every_document_has_an_interval_and_a_role() -> None:
     """Of 10 documents that all agree: q^10 = 0.025 at the lower end."""
     whole = table([4] * 20, [4] * 20)
-    odd = whole.documents % 2 == 1
-    ((found, p),) = _candidates("obj", whole, ~odd, odd, Layout({"encoder": (1,)}))
-    assert found.accuracy.value == 1.0
-    assert found.accuracy.low == pytest.approx(0.025**0.1)
-    assert found.accuracy.high == 1.0
-    assert found.margin.low == pytest.approx(2 * 0.025**0.1 - 1)
+    ((number, direction, p),) = whole.candidates()
+    accuracy, count, offset, of_offset, margin = whole.lead(number, direction)
+    assert (accuracy.value, count, offset, of_offset) == (1.0, 40, 1, 0.0)
+    assert accuracy.low == pytest.approx(0.025**0.1)
+    assert accuracy.high == 1.0
+    assert margin.low == pytest.approx(2 * 0.025**0.1 - 1)
     assert p == pytest.approx(0.5**10)
     assert share(np.array([1] * 4), np.array([1] * 4)).low is None
 
@@ -339,3 +340,21 @@ def test_the_table(minilm: str, capsys) -> None:
     assert [line.split()[0] for line in out.splitlines()[2:4]] == ["obj", "det"]
     assert "2.0" in out.splitlines()[2]
     assert "no intervals" in err
+
+
+def test_without_a_seed_nothing_was_drawn() -> None:
+    assert attnviz.syntax(SAMPLE, model="demo-bert").seed is None
+
+
+def test_roles_are_evidence_beside_the_offset() -> None:
+    one = results.relation_head("1.2", "obj", (0.75, 0.7, 0.8), (0.25, 0.2, 0.3), 200)
+    other = results.relation_head("1.2", "det", (0.9, 0.8, 1.0), (0.5, 0.4, 0.6), 40)
+    found = results.syntax(roles=[one, other]).annotated_roles()
+    assert list(found) == [Head(Site("encoder", 1), 2)]
+    (first, estimate), (second, _) = found[one.head]
+    assert [first.title, second.title] == ["syntactic: obj", "syntactic: det"]
+    assert (first.evidence.mean, first.evidence.chance, first.evidence.lift) == (0.75, 0.5, 1.5)
+    assert (estimate.low, estimate.high, estimate.rows) == (0.7, 0.8, 200)
+    nothing = replace(one, offset_accuracy=0.0)
+    ((role, _),) = results.syntax(roles=[nothing]).annotated_roles()[one.head]
+    assert role.evidence.lift is None

@@ -24,20 +24,15 @@ TEXT = "The sea was dark. The old man lit the lamp. The lamp was bright."
 
 
 @pytest.fixture(scope="module")
-def model() -> Any:
-    return av.load("demo-gpt2")
-
-
-@pytest.fixture(scope="module")
-def anew(model: Any) -> Thoughts:
+def anew(gpt2: Any) -> Thoughts:
     """Six continuations of each sentence."""
-    return av.thoughts(TEXT, model=model, resample=6, draws=0)
+    return av.thoughts(TEXT, model=gpt2, resample=6, draws=0)
 
 
 @pytest.fixture(scope="module")
-def two(model: Any) -> Thoughts:
+def two(gpt2: Any) -> Thoughts:
     """Two of each, which have no interval."""
-    return av.thoughts(TEXT, model=model, resample=2, draws=0, suppress=False)
+    return av.thoughts(TEXT, model=gpt2, resample=2, draws=0, suppress=False)
 
 
 def sentences(*parts: str) -> list[Sentence]:
@@ -64,28 +59,28 @@ def test_a_planted_anchor_decides_the_answer() -> None:
     assert trace.anew[answer] is None
 
 
-def test_the_answers_probability_is_the_models_own(model: Any) -> None:
+def test_the_answers_probability_is_the_models_own(gpt2: Any) -> None:
     """Without a sentence left to write, it is that of the trace; by transformers, in float64."""
-    inputs = model.prepare(Prompt(TEXT))
+    inputs = gpt2.prepare(Prompt(TEXT))
     ids = list(inputs.sides["decoder"].queries.ids)
     eager = GPT2LMHeadModel.from_pretrained(DEMOS["demo-gpt2"]).double().eval()
     with torch.no_grad():
         predictions = eager(torch.tensor([ids])).logits[0].log_softmax(-1)
     want = sum(float(predictions[n - 1, ids[n]]) for n in range(len(ids) - 4, len(ids)))
     cut = len(ids) - 7
-    got = suppress._log_p(model, ids[:cut], ids[cut:], (3, 7))
+    got = suppress._log_p(gpt2, ids[:cut], ids[cut:], (3, 7))
     assert got == pytest.approx(want, abs=1e-4)
 
 
-def test_effects_are_differences_of_neighbours(model: Any, anew: Thoughts) -> None:
+def test_effects_are_differences_of_neighbours(gpt2: Any, anew: Thoughts) -> None:
     """The mean behind a sentence minus that before it, with Welch's interval, all together."""
     (trace,) = anew.traces
     rows = [[one.log_p for one in row.continuations] for row in trace.resampled]
     assert list(map(len, rows)) == [0, 6] or list(map(len, rows)) == [6, 6]
     first, second = trace.resampled
-    ids = list(model.prepare(Prompt(TEXT)).sides["decoder"].queries.ids)
+    ids = list(gpt2.prepare(Prompt(TEXT)).sides["decoder"].queries.ids)
     start, stop = trace.sentences[1].stop, trace.sentences[2].stop
-    kept = suppress._log_p(model, ids[:start], ids[start:], (0, stop - start))
+    kept = suppress._log_p(gpt2, ids[:start], ids[start:], (0, stop - start))
     assert second.effect == pytest.approx(kept - np.mean(rows[1]))
     half = stats.t.ppf(1 - 0.05 / 4, 5) * stats.sem(rows[1])
     assert second.joint_low == pytest.approx(second.effect - half)
@@ -98,19 +93,19 @@ def test_effects_are_differences_of_neighbours(model: Any, anew: Thoughts) -> No
     assert trace.answer == "The lamp was bright."
 
 
-def test_a_seed_gives_the_same_continuations(model: Any, two: Thoughts) -> None:
+def test_a_seed_gives_the_same_continuations(gpt2: Any, two: Thoughts) -> None:
     def drawn(seed: int) -> tuple[Resampled, ...]:
         asked = {"resample": 2, "draws": 0, "suppress": False, "seed": seed}
-        return av.thoughts(TEXT, model=model, **asked).traces[0].resampled
+        return av.thoughts(TEXT, model=gpt2, **asked).traces[0].resampled
 
     assert drawn(0) == two.traces[0].resampled != drawn(1)
 
 
-def test_it_goes_on_where_it_was_interrupted(model: Any, tmp_path: Path, monkeypatch) -> None:
+def test_it_goes_on_where_it_was_interrupted(gpt2: Any, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("ATTNVIZ_CACHE", str(tmp_path))
     monkeypatch.setattr("attnviz.models.cache.LEAST", 0.0)
-    inputs = model.prepare(Prompt(TEXT))
-    split = av.thoughts(TEXT, model=model, draws=0, suppress=False).traces[0].sentences
+    inputs = gpt2.prepare(Prompt(TEXT))
+    split = av.thoughts(TEXT, model=gpt2, draws=0, suppress=False).traces[0].sentences
     made: list[int] = []
     real = suppress._continuations
 
@@ -122,22 +117,22 @@ def test_it_goes_on_where_it_was_interrupted(model: Any, tmp_path: Path, monkeyp
 
     monkeypatch.setattr(suppress, "_continuations", counted)
     with pytest.raises(KeyboardInterrupt):
-        resampled(model, inputs, split, 2, generation=None, seed=(0, 0))
+        resampled(gpt2, inputs, split, 2, generation=None, seed=(0, 0))
     made.append(-1)
-    whole_run = resampled(model, inputs, split, 2, generation=None, seed=(0, 0))
+    whole_run = resampled(gpt2, inputs, split, 2, generation=None, seed=(0, 0))
     assert made == [0, -1, 1], "the first sentence is not written again"
     monkeypatch.setenv("ATTNVIZ_CACHE", "off")
-    assert resampled(model, inputs, split, 2, generation=None, seed=(0, 0)) == whole_run
+    assert resampled(gpt2, inputs, split, 2, generation=None, seed=(0, 0)) == whole_run
 
 
-def test_the_manner_of_the_trace_is_that_of_its_continuations(model: Any) -> None:
-    inputs = model.prepare(Prompt(TEXT))
-    split = av.thoughts(TEXT, model=model, draws=0, suppress=False).traces[0].sentences
+def test_the_manner_of_the_trace_is_that_of_its_continuations(gpt2: Any) -> None:
+    inputs = gpt2.prepare(Prompt(TEXT))
+    split = av.thoughts(TEXT, model=gpt2, draws=0, suppress=False).traces[0].sentences
     cold = Generation(1, temperature=0.01)
-    rows = resampled(model, inputs, split, 2, generation=cold, seed=(0, 0))
+    rows = resampled(gpt2, inputs, split, 2, generation=cold, seed=(0, 0))
     (only,) = {one.log_p for one in rows[1].continuations}
-    warm = resampled(model, inputs, split, 2, generation=Generation(1), seed=(0, 0))
-    assert warm == resampled(model, inputs, split, 2, generation=None, seed=(0, 0))
+    warm = resampled(gpt2, inputs, split, 2, generation=Generation(1), seed=(0, 0))
+    assert warm == resampled(gpt2, inputs, split, 2, generation=None, seed=(0, 0))
     assert {one.log_p for one in warm[1].continuations} != {only}
     assert rows[1].joint_low is None, "continuations that are all the same have no interval"
 

@@ -25,7 +25,7 @@ def tokens_of(text: str, spans: tuple[Span, ...] = ()) -> Tokens:
 
 
 def said(text: str, first: int = 0) -> list[str]:
-    return [sentence.text for sentence in split(tokens_of(text), first=first).sentences]
+    return [sentence.text for sentence in split(tokens_of(text), first=first)]
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_where_a_sentence_ends(text: str, sentences: list[str]) -> None:
 
 def test_every_token_of_a_part_is_in_one_sentence() -> None:
     text = 'One day, it rained. "Well!" said he. So we went.\n\nThen it was night.'
-    sentences = split(tokens_of(text)).sentences
+    sentences = split(tokens_of(text))
     ends = [(sentence.start, sentence.stop) for sentence in sentences]
     assert ends[0][0] == 0
     assert all(a[1] == b[0] for a, b in pairwise(ends))
@@ -61,15 +61,14 @@ def test_every_token_of_a_part_is_in_one_sentence() -> None:
 def test_thoughts_stand_between_tags_and_the_answer_behind(opening: str, closing: str) -> None:
     question = "What is it? " if opening else ""
     trace = split(tokens_of(f"{question}{opening} It is a cat. Or a dog. {closing} A cat."))
-    assert trace.tagged
-    assert [(s.text, s.part) for s in trace.sentences] == [
+    assert [(s.text, s.part) for s in trace] == [
         ("It is a cat.", "thought"), ("Or a dog.", "thought"), ("A cat.", "answer"),
     ]  # fmt: skip
 
 
 def test_thoughts_without_an_end_go_on_to_the_last_token() -> None:
     trace = split(tokens_of("Why? <think> Because. It is so. And"))
-    assert [s.part for s in trace.sentences] == ["thought"] * 3
+    assert [s.part for s in trace] == ["thought"] * 3
 
 
 def test_a_trace_begins_where_it_is_said_to() -> None:
@@ -79,7 +78,7 @@ def test_a_trace_begins_where_it_is_said_to() -> None:
 def test_spans_are_the_sentences_where_they_are_named() -> None:
     spans = (Span("late", ((4, 6),)), Span("early", ((0, 3),)))
     trace = split(tokens_of("one two three four five six", spans), ("late", "early"))
-    assert [(s.name, s.text) for s in trace.sentences] == [
+    assert [(s.name, s.text) for s in trace] == [
         ("early", "one two three"), ("late", "five six"),
     ]  # fmt: skip
 

@@ -41,13 +41,8 @@ TEXT = (
 
 
 @pytest.fixture(scope="module")
-def model() -> Any:
-    return av.load("demo-gpt2")
-
-
-@pytest.fixture(scope="module")
-def result(model: Any) -> Thoughts:
-    return av.thoughts(TEXT, model=model, draws=2)
+def result(gpt2: Any) -> Thoughts:
+    return av.thoughts(TEXT, model=gpt2, draws=2)
 
 
 def causal_weights(heads: int, length: int, seed: int = 0) -> Any:
@@ -84,7 +79,7 @@ def test_scores_are_those_of_the_formula(block: int, apart: int) -> None:
     length, sentences = 40, [(1, 4), (4, 5), (6, 11), (11, 17), (17, 19), (20, 28), (28, 31),
                              (31, 36), (36, 40)]  # fmt: skip
     weights = causal_weights(3, length)
-    observer = SentenceObserver(sentences, length, Layout({"decoder": (3,)}))
+    observer = SentenceObserver(sentences, length)
     for start in range(0, length, block):
         stop = min(start + block, length)
         observer.observe(
@@ -212,8 +207,8 @@ def test_effects_are_relative_to_their_mean(result: Thoughts) -> None:
     assert trace.importance(result.apart)[0] == pytest.approx(np.mean([x or 0 for x in far]))
 
 
-def test_matrices_are_those_of_the_maps(model: Any, result: Thoughts) -> None:
-    maps = av.capture(TEXT, model=model)
+def test_matrices_are_those_of_the_maps(gpt2: Any, result: Thoughts) -> None:
+    maps = av.capture(TEXT, model=gpt2)
     (trace,) = result.traces
     for receiver in trace.receivers:
         whole = np.asarray(maps[result.layout.name(receiver.head)], np.float64)
@@ -223,12 +218,12 @@ def test_matrices_are_those_of_the_maps(model: Any, result: Thoughts) -> None:
                 assert receiver.matrix[a][b] == pytest.approx(want, abs=1e-6)
 
 
-def test_several_batches_are_one(model: Any) -> None:
+def test_several_batches_are_one(gpt2: Any) -> None:
     """A text at a time or many: the same effects."""
-    inputs = model.prepare(Prompt(TEXT))
+    inputs = gpt2.prepare(Prompt(TEXT))
     sentences = [(1, 6), (6, 13), (13, 20), (20, 30)]
-    alone = suppressed(model, inputs, sentences, tokens=1)
-    together = suppressed(model, inputs, sentences)
+    alone = suppressed(gpt2, inputs, sentences, tokens=1)
+    together = suppressed(gpt2, inputs, sentences)
     np.testing.assert_allclose(alone, together, atol=1e-3)
 
 
@@ -244,11 +239,11 @@ def test_the_hooked_backend_agrees(result: Thoughts) -> None:
     )  # fmt: skip
 
 
-def test_several_traces_have_reliability_and_intervals(model: Any) -> None:
+def test_several_traces_have_reliability_and_intervals(gpt2: Any) -> None:
     sentences = TEXT.split(". ")
     turned = [[*sentences[n:], *sentences[:n]] for n in range(6)]
     traces = [". ".join(order) for some in turned for order in (some, some[::-1])]
-    found = av.thoughts([*traces, traces[0]], model=model, suppress=False, draws=1)
+    found = av.thoughts([*traces, traces[0]], model=gpt2, suppress=False, draws=1)
     assert (found.texts, found.clusters) == (13, 12)
     assert found.reliability is not None
     assert -1 <= found.reliability <= 1
@@ -304,15 +299,15 @@ def test_one_trace_says_that_it_is_one(result: Thoughts) -> None:
     assert "Receiver heads" not in str(result)
 
 
-def test_a_seed_gives_the_same_orders(model: Any, result: Thoughts) -> None:
-    again = av.thoughts(TEXT, model=model, draws=2, suppress=False)
-    other = av.thoughts(TEXT, model=model, draws=2, suppress=False, seed=1)
+def test_a_seed_gives_the_same_orders(gpt2: Any, result: Thoughts) -> None:
+    again = av.thoughts(TEXT, model=gpt2, draws=2, suppress=False)
+    other = av.thoughts(TEXT, model=gpt2, draws=2, suppress=False, seed=1)
     controls = [[head.control for head in found.heads] for found in (result, again, other)]
     assert controls[0] == controls[1] != controls[2]
 
 
-def test_a_few_sentences_have_effects_but_no_kurtosis(model: Any) -> None:
-    found = av.thoughts("It rains. We stay. It is dark.", model=model)
+def test_a_few_sentences_have_effects_but_no_kurtosis(gpt2: Any) -> None:
+    found = av.thoughts("It rains. We stay. It is dark.", model=gpt2)
     assert not found.ranked()
     assert found.traces[0].receivers == ()
     assert found.traces[0].effects[2][0] is not None
@@ -321,20 +316,20 @@ def test_a_few_sentences_have_effects_but_no_kurtosis(model: Any) -> None:
         assert found.to_bytes(form)
 
 
-def test_what_the_model_writes_is_the_trace(model: Any) -> None:
+def test_what_the_model_writes_is_the_trace(gpt2: Any) -> None:
     prompt = Prompt("The old man sat by the fire.", generate=Generation(60))
-    found = av.thoughts(prompt, model=model, suppress=False, draws=0)
+    found = av.thoughts(prompt, model=gpt2, suppress=False, draws=0)
     (trace,) = found.traces
     assert trace.written > 0
     assert trace.sentences[0].start >= trace.tokens - trace.written
 
 
-def test_of_a_chat_the_last_message_is_the_trace(model: Any) -> None:
+def test_of_a_chat_the_last_message_is_the_trace(gpt2: Any) -> None:
     chat = [
         {"role": "user", "content": "What is it? Tell me. Be quick."},
         {"role": "assistant", "content": "It is the sea. It is dark. We must go home."},
     ]
-    found = av.thoughts(Prompt(chat=chat), model=model, suppress=False, draws=0)
+    found = av.thoughts(Prompt(chat=chat), model=gpt2, suppress=False, draws=0)
     said = [sentence.text for sentence in found.traces[0].sentences]
     assert said[:2] == ["It is the sea.", "It is dark."]
     assert "What is it?" not in said
@@ -382,9 +377,9 @@ def test_models_that_cannot_be_cut_are_looked_at_alone(folders: Any) -> None:
     assert av.thoughts(prompt, model=source, suppress=False, draws=0).heads
 
 
-def test_nothing_is_said_of_sentences_that_move_less_than_others(model: Any) -> None:
+def test_nothing_is_said_of_sentences_that_move_less_than_others(gpt2: Any) -> None:
     """Of two that have a number the larger may still be below the mean: no sentence says so."""
-    found = av.thoughts("It rains. We stay. It is dark. They came. He sat down.", model=model)
+    found = av.thoughts("It rains. We stay. It is dark. They came. He sat down.", model=gpt2)
     (trace,) = found.traces
     (value, *rest) = trace.importance(found.apart)
     assert value is not None

@@ -12,7 +12,7 @@ import pytest
 
 import attnviz as av
 from attnviz.drawing.palette import rgb
-from attnviz.features.profile.alike import alike
+from attnviz.features.profile.likeness import alike
 from attnviz.scoring.roles import ROLES
 from tests.features.view.test_view_page import near
 from tests.viewing import Opened, encoder_decoder, made, opened, words, write_page

@@ -15,7 +15,7 @@ Notation: n rows, d width of a head, D of the residual stream, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -85,16 +85,10 @@ Roles = Sequence[Sequence[Role]]
 
 def distribution(sums: HeadSums, roles: Roles, tokens: Sequence[TokenShares]) -> Distribution:
     """Everything but what is read out in tokens."""
-    sample = sums.sample
-    size = min(len(sample), WHOLE)
-    texts, chances = _Texts(sums), second(sample["hash"])
-    clusters = sample.independent()
-    first = [sample.whole[bits].vectors for bits in sample["hash"][:size].tolist()]
-    vectors = {name: np.array([row[name] for row in first]) for name in sums.moments}
+    shared, sample = _Shared(sums), sums.sample
+    size = shared.whole
     heads = tuple(
-        _Head(sums, number, texts, chances, clusters, vectors).described(
-            roles[number], tokens[number]
-        )
+        _Head(shared, number).described(roles[number], tokens[number])
         for number in range(len(sums.heads))
     )
     points = tuple(
@@ -107,18 +101,25 @@ def distribution(sums: HeadSums, roles: Roles, tokens: Sequence[TokenShares]) ->
         int(sums.rows.sum()),
         len(sample),
         size,
-        texts.shown(),
+        shared.shown(),
         points,
         "it is not known" if unknown else "",
         "a state file has no model to read them out with; run the command itself",
     )
 
 
-class _Texts:
-    """The texts that are shown, or the parts of long ones, each once."""
+class _Shared:
+    """What heads have in common, and the texts that are shown, or parts of long ones, each once."""
 
     def __init__(self, sums: HeadSums) -> None:
-        self._sample, self._places = sums.sample, dict[tuple[int, int], int]()
+        sample = sums.sample
+        self.sums, self.whole = sums, min(len(sample), WHOLE)
+        self.chances = second(sample["hash"])
+        # what each row counts with [n], and whether it is of the copy that counts [n]
+        self.clusters, self.single = sample.independent()
+        first = [sample.whole[bits].vectors for bits in sample["hash"][: self.whole].tolist()]
+        self.vectors = {name: np.array([row[name] for row in first]) for name in sums.moments}
+        self._sample, self._places = sample, dict[tuple[int, int], int]()
 
     def place(self, row: int) -> tuple[int, slice]:
         """Where the text of a sampled row is in the list, and which of its tokens are there."""
@@ -142,21 +143,13 @@ class _Texts:
 class _Head:
     """One head of the sums."""
 
-    def __init__(
-        self,
-        sums: HeadSums,
-        number: int,
-        texts: _Texts,
-        chances: NDArray[np.float64],
-        clusters: tuple[NDArray[np.uint64], Bools],
-        vectors: Mapping[str, NDArray[np.float32]],
-    ) -> None:
-        self._sums, self._number, self._texts, self._vectors = sums, number, texts, vectors
-        self._clusters, self._single = clusters
+    def __init__(self, shared: _Shared, number: int) -> None:
+        sums, self._whole = shared.sums, shared.whole
+        self._sums, self._number, self._shared = sums, number, shared
+        self._clusters, self._single = shared.clusters, shared.single
         self._layer = int(sums.layer_of()[number])
         self._rows: dict[int, int] = {}
         sample = sums.sample
-        self._whole = min(len(sample), WHOLE)
         gold = bool((sample["chance"][:, :, -GOLD_RELATIONS:] > 0).any())
         relations = len(RELATIONS) - (0 if gold else GOLD_RELATIONS)
         conditions = len(CONDITIONS) - (0 if gold else GOLD_CONDITIONS)
@@ -165,7 +158,6 @@ class _Head:
             sample["chance"][:, self._layer, :relations].astype(np.float64),
             rules.unpacked(sample["condition"], conditions),
         )
-        self._chances = chances
 
     def described(self, roles: Sequence[Role], tokens: TokenShares) -> HeadDistribution:
         """Everything but what is read out in tokens."""
@@ -214,7 +206,7 @@ class _Head:
         values = self._sums.sample["values"][rows, self._number, kind]
         if not len(bins):
             return np.zeros(len(rows), np.int64)
-        return part_of(values, self._chances[rows], bins, counts, DECILES)
+        return part_of(values, self._shared.chances[rows], bins, counts, DECILES)
 
     def _deciles(self, kind: int) -> tuple[Decile, ...]:
         bins, counts, masses = self._histogram(kind)
@@ -239,7 +231,7 @@ class _Head:
 
     def _row(self, row: int) -> SampledRow:
         sample, number = self._sums.sample, self._number
-        text, window = self._texts.place(row)
+        text, window = self._shared.place(row)
         sampled = sample.whole[int(sample["hash"][row])]
         weight, norm, effect = (float(x) for x in sample["values"][row, number])
         hits = self._made.hits[row]
@@ -415,7 +407,7 @@ class _Head:
             sums = moments.value(self._number)
             axes, mean, variance = plane(sums, int(self._sums.rows.sum()))
             if self._whole:
-                points = self._vectors[name][:, self._number].astype(np.float64)
+                points = self._shared.vectors[name][:, self._number].astype(np.float64)
                 coordinates = np.rint((points - mean) @ axes * 1e4) / 1e4
                 yield name, Plane(variance, tuple((x, y) for x, y in coordinates.tolist()))
 

@@ -173,7 +173,7 @@ class TaskRows:
         if not len(rows):
             return
 
-        def joined(name: str) -> Floats:
+        def joined(name: str) -> NDArray[Any]:
             return np.concatenate([getattr(layer, name) for layer in layers])
 
         values = np.stack([joined("top"), joined("norm"), effect], 2)[:, rows]  # [H, n, 3]
@@ -192,10 +192,11 @@ class TaskRows:
         along = np.stack([joined("entropy"), joined("sink")], 2)[:, rows].astype(np.float64)
         self._float["along"] += (bins @ np.nan_to_num(along)).swapaxes(1, 2)
         names = token_keys(traits.tokens.texts)
-        self._uniform(watch, item, layers, rows, (one_hot, bins), names)
-        self._pairs(names, layers, rows)
-        self._moments(watch, item, rows)
-        self._sampled(watch, item, rows, text, values, norms)
+        self._uniform(item, layers, rows, (one_hot, bins), names)
+        for head, pairs in enumerate(paired(names[rows], names[joined("key")[:, rows]])):
+            self._counted[head].append((pairs, np.ones(len(rows), np.int64)))
+        self._moments(item, rows)
+        self._sampled(item, rows, text, values, norms)
 
     def finished(self) -> HeadSums:
         """Return the sums of the task."""
@@ -226,7 +227,6 @@ class TaskRows:
 
     def _uniform(
         self,
-        watch: RowWatch,
         item: int,
         layers: Sequence[LayerRows],
         rows: NDArray[np.int64],
@@ -234,8 +234,8 @@ class TaskRows:
         names: Hashes,
     ) -> None:
         """Work out what uniform attention would do in each layer; once for equal masks."""
-        traits, h = watch.traits[item], len(self._sums.heads)
-        features = watch.features(item)
+        traits, h = self.watch.traits[item], len(self._sums.heads)
+        features = self.watch.features[item]
         entries: list[tuple[LayerRows, Floats, Floats, tuple[Hashes, NDArray[np.int64]]]] = []
         for number, layer in enumerate(layers):
             cached = next((e for e in entries if np.array_equal(e[0].allowed, layer.allowed)), None)
@@ -253,14 +253,8 @@ class TaskRows:
             self._float["uniform_along"][number] += cached[2]
             self._counted[h + number].append((cached[3][0], cached[3][1].astype(np.int64)))
 
-    def _pairs(self, names: Hashes, layers: Sequence[LayerRows], rows: NDArray[np.int64]) -> None:
-        keys = np.concatenate([layer.key for layer in layers])[:, rows]
-        counts = np.ones(len(rows), np.int64)
-        for head, pairs in enumerate(paired(names[rows], names[keys])):
-            self._counted[head].append((pairs, counts))
-
-    def _moments(self, watch: RowWatch, item: int, rows: NDArray[np.int64]) -> None:
-        by_site = [watch.vectors(item, site) for site in self._sums.sites]
+    def _moments(self, item: int, rows: NDArray[np.int64]) -> None:
+        by_site = [self.watch.vectors(item, site) for site in self._sums.sites]
         for name in VECTORS:
             available = [vectors[name] for vectors in by_site if name in vectors]
             if len(available) < len(by_site) or len({array.shape[2] for array in available}) > 1:
@@ -272,7 +266,6 @@ class TaskRows:
 
     def _sampled(
         self,
-        watch: RowWatch,
         item: int,
         rows: NDArray[np.int64],
         text: tuple[int, tuple[int, int], SampledText],
@@ -280,7 +273,8 @@ class TaskRows:
         norms: Floats,
     ) -> None:
         """Choose the rows that may be in the sample."""
-        traits, sums = watch.traits[item], self._sums
+        watch, sums = self.watch, self._sums
+        traits = watch.traits[item]
         bits, deviations = self._bits[item], self._deviations[item]
         may = self._rows.may_have(bits[rows])
         full = set(rows[self._whole.may_have(bits[rows])].tolist())

@@ -42,41 +42,29 @@ def chosen_by_site(heads: Sequence[Head]) -> dict[Site, list[int]]:
     return by_site
 
 
-@dataclass
 class LayerRows:
-    """Some heads of one layer on one text, NaN and -1 where no row went by."""
+    """Some heads of one layer on one text, NaN and -1 where no row went by.
 
-    # top, norm, written, entropy, sink: float32 [h, T]: the largest weight; the largest
-    # α_ij‖f(x_j)‖; ‖z_i W_O‖; bits; the weight on position 0 and special tokens
-    top: Floats
-    norm: Floats
-    written: Floats
-    entropy: Floats
-    sink: Floats
-    key: NDArray[np.int32]  # int32 [h, T], the key with the largest weight
-    z: Floats  # float32 [h, T, d_v]
-    allowed: Bools  # bool [T, S]; ``choices`` int64 [T], how many keys are allowed
-    choices: NDArray[np.int64]
-    weights: Floats  # float32 [h, n, S], of the rows that are shown in full
-    by_class: Floats  # float64 [h, T, len(KEY_CLASSES)], weight by class of key
+    Attributes:
+        top, norm, written, entropy, sink: float32 [h, T]: the largest weight; the largest
+            α_ij‖f(x_j)‖; ‖z_i W_O‖; bits; the weight on position 0 and special tokens.
+        key: int32 [h, T], the key with the largest weight.
+        z: float32 [h, T, d_v].
+        allowed: bool [T, S]; ``choices`` int64 [T], how many keys are allowed.
+        weights: float32 [h, n, S], of the rows that are shown in full.
+        by_class: float64 [h, T, len(KEY_CLASSES)], weight by class of key.
+    """
 
-    @classmethod
-    def empty(cls, heads: int, queries: int, keys: int, width: int, full: int) -> LayerRows:
-        """Nothing yet."""
-        top, norm, written, entropy, sink = np.full((5, heads, queries), np.nan, np.float32)
-        return cls(
-            top,
-            norm,
-            written,
-            entropy,
-            sink,
-            np.full((heads, queries), -1, np.int32),
-            np.zeros((heads, queries, width), np.float32),
-            np.zeros((queries, keys), np.bool_),
-            np.zeros(queries, np.int64),
-            np.zeros((heads, full, keys), np.float32),
-            np.zeros((heads, queries, len(KEY_CLASSES))),
+    def __init__(self, heads: int, length: int, width: int, full: int) -> None:
+        self.top, self.norm, self.written, self.entropy, self.sink = np.full(
+            (5, heads, length), np.nan, np.float32
         )
+        self.key = np.full((heads, length), -1, np.int32)
+        self.z = np.zeros((heads, length, width), np.float32)
+        self.allowed = np.zeros((length, length), np.bool_)
+        self.choices = np.zeros(length, np.int64)
+        self.weights = np.zeros((heads, full, length), np.float32)
+        self.by_class = np.zeros((heads, length, len(KEY_CLASSES)))
 
 
 @dataclass
@@ -90,12 +78,12 @@ class RowWatch:
     outputs: Mapping[Site, OutputProjection]  # W_O of their layers
     # what went by, by item and layer
     layers: dict[tuple[int, Site], LayerRows] = field(default_factory=dict)
-    # queries and keys of each layer [B, H or G, T, d]; none where that is not known
+    # queries, keys and values of each layer [B, H or G, T, d]; none where that is not known
     terms: dict[Site, tuple[Array, Array, Array]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._by_site = chosen_by_site(self.heads)
-        self._features = [_features(traits) for traits in self.traits]
+        self.features = [_features(traits) for traits in self.traits]
         self._grams: dict[Site, Floats | None] = {}
 
     def watch(self, item: int, site: Site, start: int, names: Sequence[str], values: Any) -> None:
@@ -129,14 +117,10 @@ class RowWatch:
                 continue
             layer = self.layers.get((item, site))
             if layer is None:
-                layer = LayerRows.empty(
-                    len(chosen), length, length, values.shape[-1], len(self.whole[item])
-                )
+                layer = LayerRows(len(chosen), length, values.shape[-1], len(self.whole[item]))
                 self.layers[item, site] = layer
-            queries, keys = (
-                slice(rows.start, rows.start + r),
-                slice(rows.key_start, rows.key_start + s),
-            )
+            queries = slice(rows.start, rows.start + r)
+            keys = slice(rows.key_start, rows.key_start + s)
             w, v = weights[item, :, :r, :s], values[item, groups, :s]  # [h, r, s], [h, s, d_v]
             z = w @ v
             if passes is not None:
@@ -150,7 +134,7 @@ class RowWatch:
                     layer.norm[:, queries] = (w * lengths[:, None]).max(-1)
                 layer.written[:, queries] = _norms(z, gram)
             layer.sink[:, queries] = w[..., traits.sink[keys]].sum(-1)
-            layer.by_class[:, queries] = w @ self._features[item][keys]
+            layer.by_class[:, queries] = w @ self.features[item][keys]
             mask = masks[item if len(masks) > 1 else 0]
             allowed = mask[chosen[0] if len(mask) > 1 else 0, :r, :s]
             layer.allowed[queries, keys] = allowed
@@ -167,17 +151,9 @@ class RowWatch:
             length, chosen = len(traits.words), self._by_site[site]
             for name, array in zip(("q", "k", "v"), self.terms[site], strict=True):
                 of_heads = to_numpy(array[item, :, :length]).astype(np.float32)
-                shared = self._counts(site) // len(of_heads)
+                shared = self.terms[site][0].shape[1] // len(of_heads)
                 vectors[name] = of_heads[[index // shared for index in chosen]]
         return vectors
-
-    def features(self, item: int) -> Floats:
-        """[S, len(KEY_CLASSES)], 1 for the keys of a class."""
-        return self._features[item]
-
-    def _counts(self, site: Site) -> int:
-        """Heads of a layer."""
-        return int(self.terms[site][0].shape[1])
 
     def _gram(self, site: Site) -> Floats | None:
         """W_O W_Oᵀ of the chosen heads, [h, d_v, d_v]; None where W_O is not known."""
@@ -229,7 +205,9 @@ def effects(
     for site in by_site:
         shape = (1, layout.heads[site.kind][site.layer], item.length)
         shares[site] = torch.zeros(shape, device=source.info.device).requires_grad_()
-        nothing = torch.zeros((*shape, _width(source, site)), device=source.info.device)
+        weight = source.output(site).weight
+        assert weight is not None
+        nothing = torch.zeros((*shape, weight.shape[1]), device=source.info.device)
         donors[site] = [Donor("z", nothing, shares[site])]
     request = ForwardRequest(
         donors=donors, hidden=False, logits=True, states=readout.table is not None, grad=True
@@ -253,10 +231,3 @@ def effects(
         return np.concatenate(slopes), np.zeros(0)
     last = output.states[-1].detach()
     return np.concatenate(slopes), to_numpy(sigma(readout.converted(last), last))[0]
-
-
-def _width(source: Source, site: Site) -> int:
-    """d_v of a layer's heads."""
-    weight = source.output(site).weight
-    assert weight is not None
-    return int(weight.shape[1])
