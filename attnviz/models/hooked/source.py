@@ -251,16 +251,16 @@ class Hooked(Prompted):
                     if self._held and (observers or gates):
                         watched.held = self._held
                         watched.passage = around.enter_context(Passage())
-                    run = around.enter_context(hooking(watched))
+                    around.enter_context(hooking(watched))
                     if request.residuals:
-                        around.enter_context(self._sublayers.handing(run))
+                        around.enter_context(self._sublayers.handing(watched))
                     around.enter_context(self._watched(stack, request, start, states, added))
                     keeps = request.keep or request.past is not None
                     earlier = past_of_batch(request.past, len(items), like) if keeps else None
                     output = self._network.run(
                         items, segments=self._texts.segments, logits=request.logits, past=earlier
                     )
-                run.check_complete()
+                watched.check_complete()
             else:
                 with self._watched(stack, request, start, states, added):
                     output = self._forward_eagerly(
