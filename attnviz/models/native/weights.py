@@ -276,22 +276,16 @@ class DrawnWeights:
         tensor = arrays.array(values)
         return tensor if self._target is None else arrays.to_torch(tensor).to(*self._target)
 
-    def check_all_taken(self) -> None:
-        """Nothing is left over where nothing is stored."""
 
-
-class ShuffledWeights:
+class ShuffledWeights(Weights):
     """The tensors of a checkpoint, the entries of each in random order, which torch draws."""
 
-    def __init__(self, weights: Weights, seed: int) -> None:
+    def __init__(self, *origin: Any, seed: int) -> None:
         import torch
 
-        self._weights, self._generator = weights, torch.Generator().manual_seed(seed)
+        super().__init__(*origin)
+        self._generator = torch.Generator().manual_seed(seed)
 
     def take(self, name: str, *shape: int) -> Array:
         """Return the tensor of this name."""
-        return shuffled(self._weights.take(name, *shape), self._generator)
-
-    def check_all_taken(self) -> None:
-        """See :class:`~attnviz.models.native.weights.Weights`."""
-        self._weights.check_all_taken()
+        return shuffled(super().take(name, *shape), self._generator)
