@@ -46,9 +46,10 @@ class Module(nn.Module):
         self.bias = nn.Parameter(torch.randn(H, T, T))
         self.kept: list[Tensor] = []
 
-    def keep(self, weights: Tensor) -> None:
+    def keep(self, weights: Tensor) -> Tensor:
         """Remember weights, [B, H, T, S]."""
         self.kept.append(weights.detach().clone())
+        return weights
 
     def heads(self, x: Tensor) -> Tensor:
         """[B, T, D] as [B, H, T, d]."""
@@ -165,8 +166,7 @@ def grouped(m: Module, x: Tensor) -> Tensor:
 def one_key_head(m: Module, x: Tensor) -> Tensor:
     q, (k, v) = m.heads(m.q(x)), m.small(x).split(W, -1)
     k, v = (y[:, None].expand(-1, H, -1, -1) for y in (k, v))
-    a = (q @ k.transpose(-2, -1)).softmax(-1)
-    m.keep(a)
+    a = m.keep((q @ k.transpose(-2, -1)).softmax(-1))
     return (a @ v).transpose(1, 2).flatten(2)
 
 
@@ -175,8 +175,7 @@ def repeated_keys(m: Module, x: Tensor) -> Tensor:
     k, v = (
         y.view(B, T, 1, W).transpose(1, 2).repeat_interleave(H, 1) for y in m.small(x).chunk(2, -1)
     )
-    a = (q @ k.mT).softmax(-1)
-    m.keep(a)
+    a = m.keep((q @ k.mT).softmax(-1))
     return a @ v
 
 
@@ -188,8 +187,7 @@ def windows(m: Module, x: Tensor) -> Tensor:
     mask = torch.zeros(4, 4, 4)
     mask[1, :, 2:] = -100
     attn = attn.view(B, 4, H, 4, 4) + mask[None, :, None]
-    a = attn.view(-1, H, 4, 4).softmax(-1)
-    m.keep(a)
+    a = m.keep(attn.view(-1, H, 4, 4).softmax(-1))
     return (a @ v).transpose(1, 2).reshape(-1, 4, D)
 
 
@@ -223,16 +221,14 @@ def cached(m: Module, x: Tensor) -> Tensor:
     past = torch.randn(2, B, H, 3, W)
     q, k, v = (m.heads(f(x)) for f in (m.q, m.k, m.v))
     k, v = torch.cat([past[0], k], dim=-2), torch.cat([past[1], v], dim=-2)
-    a = (q @ k.transpose(2, 3)).softmax(-1)
-    m.keep(a)
+    a = m.keep((q @ k.transpose(2, 3)).softmax(-1))
     return (a @ v).transpose(1, 2).reshape(B, T, D)
 
 
 def cosine(m: Module, x: Tensor) -> Tensor:
     q, k, v = m.qkv(x).view(B, T, 3, H, W).permute(2, 0, 3, 1, 4).unbind(0)
     a = (F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).mT) * m.a[:, :1, None].exp()
-    a = (a + m.bias).softmax(-1)
-    m.keep(a)
+    a = m.keep((a + m.bias).softmax(-1))
     return a @ v
 
 
@@ -243,16 +239,14 @@ def relative(m: Module, x: Tensor) -> Tensor:
     ac = torch.einsum("bihd,bjhd->bhij", q + m.a, k)
     bd = torch.einsum("bihd,jhd->bhij", q + m.b, r)
     bd = F.pad(bd, (1, 0)).view(B, H, T + 1, T)[:, :, 1:].reshape(B, H, T, T)
-    a = ((ac + bd) / math.sqrt(W)).softmax(3)
-    m.keep(a)
+    a = m.keep(((ac + bd) / math.sqrt(W)).softmax(3))
     return torch.einsum("bhij,bjhd->bihd", a, v)
 
 
 def learned(m: Module, x: Tensor) -> Tensor:
     q = m.heads(m.q(m.latents).expand(B, -1, -1))
     k, v = m.heads(m.k(x)), m.heads(m.v(x))
-    a = (q @ k.mT).softmax(-1)
-    m.keep(a)
+    a = m.keep((q @ k.mT).softmax(-1))
     return a @ v
 
 
@@ -266,30 +260,26 @@ def recurrent(m: Module, x: Tensor) -> Tensor:
 def by_parameter(m: Module, x: Tensor) -> Tensor:
     q = torch.einsum("btd,dhk->bhtk", x, m.wq)
     k, v = (torch.einsum("btd,dhk->bhtk", x, w) for w in (m.wq * 2, m.wq))
-    a = torch.einsum("bhik,bhjk->bhij", q, k).softmax(-1)
-    m.keep(a)
+    a = m.keep(torch.einsum("bhik,bhjk->bhij", q, k).softmax(-1))
     return torch.einsum("bhij,bhjk->bihk", a, v)
 
 
 def convolved(m: Module, x: Tensor) -> Tensor:
     q, k, v = m.conv(x.transpose(1, 2)).view(B, 3, H, W, T).unbind(1)
-    a = torch.einsum("bhct,bhcs->bhts", q, k).softmax(-1)
-    m.keep(a)
+    a = m.keep(torch.einsum("bhct,bhcs->bhts", q, k).softmax(-1))
     return torch.einsum("bhts,bhcs->bhct", a, v).reshape(B, D, T)
 
 
 def exponentials(m: Module, x: Tensor) -> Tensor:
     q, k, v = (m.heads(f(x)) for f in (m.q, m.k, m.v))
     e = (q @ k.mT).exp() * torch.ones(T, T).tril()
-    a = e / e.sum(-1, keepdim=True)
-    m.keep(a)
+    a = m.keep(e / e.sum(-1, keepdim=True))
     return a @ v
 
 
 def stacked(m: Module, x: Tensor) -> Tensor:
     q, k, v = (torch.stack([f(x) for f in (m.q, m.k, m.v)], 1) for _ in range(3))
-    a = torch.einsum("bhid,bhjd->bhij", q, k).softmax(-1)
-    m.keep(a)
+    a = m.keep(torch.einsum("bhid,bhjd->bhij", q, k).softmax(-1))
     return torch.einsum("bhij,bhjd->bhid", a, v)
 
 
@@ -297,24 +287,21 @@ def half_masked(m: Module, x: Tensor) -> Tensor:
     q, k, v = (m.heads(f(x)) for f in (m.q, m.k, m.v))
     blocked = torch.zeros(B, 1, 1, T)
     blocked[..., -2:] = -10000.0
-    a = (q @ k.mT + blocked).softmax(-1)
-    m.keep(a)
+    a = m.keep((q @ k.mT + blocked).softmax(-1))
     return a @ v
 
 
 def single(m: Module, x: Tensor) -> Tensor:
     """One query, as a decoder that goes on has it."""
     q, k, v = m.heads(m.q(x[:, -1:])), m.heads(m.k(x)), m.heads(m.v(x))
-    a = (q @ k.mT).softmax(-1)
-    m.keep(a)
+    a = m.keep((q @ k.mT).softmax(-1))
     return a @ v
 
 
 def relative_values(m: Module, x: Tensor) -> Tensor:
     """The same weights meet values and a table of distances."""
     q, k, v = (m.heads(f(x)) for f in (m.q, m.k, m.v))
-    a = (q @ k.mT).softmax(-1)
-    m.keep(a)
+    a = m.keep((q @ k.mT).softmax(-1))
     near = m.v(torch.randn(T, T, D))[..., :W]
     return a @ v + torch.einsum("bhts,tsd->bhtd", a, near)
 
@@ -336,8 +323,7 @@ def mask_between(m: Module, x: Tensor) -> Tensor:
 def flat_tokens(m: Module, x: Tensor) -> Tensor:
     y = torch.addmm(m.qkv.bias, x.view(-1, D), m.qkv.weight.t()).view(B, T, 3 * D)
     q, k, v = (z.view(B, T, H, W).permute(0, 2, 1, 3) for z in y.split(D, dim=2))
-    a = torch.matmul(q, k.transpose(-1, -2)).softmax(-1)
-    m.keep(a)
+    a = m.keep(torch.matmul(q, k.transpose(-1, -2)).softmax(-1))
     return torch.matmul(a, v)
 
 
@@ -346,8 +332,7 @@ def slopes(m: Module, x: Tensor) -> Tensor:
     q, v = (y.transpose(1, 2).reshape(B * H, T, W) for y in (q, v))
     k = k.permute(0, 2, 3, 1).reshape(B * H, W, T)
     scores = torch.randn(B * H, 1, T).baddbmm(batch1=q, batch2=k, beta=0.5, alpha=0.3)
-    a = F.softmax(scores.view(B, H, T, T) + torch.zeros(B, 1, T, T), dim=-1)
-    m.keep(a)
+    a = m.keep(F.softmax(scores.view(B, H, T, T) + torch.zeros(B, 1, T, T), dim=-1))
     return torch.bmm(a.view(B * H, T, T), v)
 
 
@@ -432,16 +417,14 @@ def pixels(m: Module, x: Tensor) -> Tensor:
 def vocabulary(m: Module, x: Tensor) -> Tensor:
     y = m.latents[torch.randint(0, 4, (B, T))]
     q, k, v = (m.heads(f(y)) for f in (m.q, m.k, m.v))
-    a = (q @ k.mT).softmax(-1)
-    m.keep(a)
+    a = m.keep((q @ k.mT).softmax(-1))
     return a @ v
 
 
 def class_token(m: Module, x: Tensor) -> Tensor:
     y = torch.cat([m.latents[:1].expand(B, -1, -1), x], 1)
     q, k, v = (m.heads(f(y)) for f in (m.q, m.k, m.v))
-    a = (q @ k.mT).softmax(-1)
-    m.keep(a)
+    a = m.keep((q @ k.mT).softmax(-1))
     return a @ v
 
 
@@ -455,15 +438,13 @@ def added(m: Module, x: Tensor) -> Tensor:
 
 def no_matrix(m: Module, x: Tensor) -> Tensor:
     q = x.view(B, T, H, W).transpose(1, 2)
-    a = (q @ q.mT).softmax(-1)
-    m.keep(a)
+    a = m.keep((q @ q.mT).softmax(-1))
     return a @ q
 
 
 def changed(m: Module, x: Tensor) -> Tensor:
     q, k, v = (m.heads(f(x)) for f in (m.q, m.k, m.v))
-    a = (q @ k.mT).softmax(-1)
-    m.keep(a)
+    a = m.keep((q @ k.mT).softmax(-1))
     some = a * torch.ones(T, T).tril()
     return (some / some.sum(-1, keepdim=True)) @ v
 
@@ -473,15 +454,13 @@ def in_place(m: Module, x: Tensor) -> Tensor:
     q, k, v = (m.heads(f(x)) for f in (m.q, m.k, m.v))
     scores = (q @ k.mT).mul_(0.5)
     scores.masked_fill_(torch.ones(T, T).triu(1).bool(), -1e9)
-    a = scores.softmax(-1)
-    m.keep(a)
+    a = m.keep(scores.softmax(-1))
     return F.dropout(a, 0.5, True, inplace=True) @ v
 
 
 def heads_behind(m: Module, x: Tensor) -> Tensor:
     q, k, v = (f(x).view(B, T, W, H).permute(0, 3, 1, 2) for f in (m.q, m.k, m.v))
-    a = (q @ k.mT).softmax(-1)
-    m.keep(a)
+    a = m.keep((q @ k.mT).softmax(-1))
     return a @ v
 
 
@@ -491,8 +470,7 @@ def normalized(m: Module, x: Tensor) -> Tensor:
     y = F.batch_norm(y, torch.zeros(D), torch.ones(D), torch.ones(D), torch.zeros(D))
     y = F.max_pool2d(F.group_norm(y, 2), 1)
     q = y.view(B, H, W, T)
-    a = torch.einsum("bhct,bhcs->bhts", q, q * 2).softmax(-1)
-    m.keep(a)
+    a = m.keep(torch.einsum("bhct,bhcs->bhts", q, q * 2).softmax(-1))
     return torch.einsum("bhts,bhcs->bhct", a, q)
 
 
@@ -500,8 +478,7 @@ def patches(m: Module, x: Tensor) -> Tensor:
     """Patches by unfold, which is not followed: heads are told by their matrix."""
     y = F.unfold(x.transpose(1, 2).reshape(B, 1, D, T), (D, 1)).transpose(1, 2)
     q, k, v = (m.heads(f(y)) for f in (m.q, m.k, m.v))
-    a = (q @ k.mT).softmax(-1)
-    m.keep(a)
+    a = m.keep((q @ k.mT).softmax(-1))
     return a @ v
 
 
@@ -533,8 +510,7 @@ def tensordots(m: Module, x: Tensor) -> Tensor:
     q, k, v = (
         torch.tensordot(x, w, dims=([2], [0])).permute(0, 2, 1, 3) for w in (m.wq, -m.wq, m.wq)
     )
-    a = torch.matmul(q, k.mT).softmax(-1)
-    m.keep(a)
+    a = m.keep(torch.matmul(q, k.mT).softmax(-1))
     out = torch.matmul(a, v).permute(0, 2, 1, 3)
     return torch.tensordot(out, m.wq.permute(1, 2, 0), dims=([2, 3], [0, 1]))
 
@@ -550,8 +526,7 @@ def by(normalize: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Module, Tenso
 
     def run(m: Module, x: Tensor) -> Tensor:
         q, k, v = (m.heads(f(x)) for f in (m.q, m.k, m.v))
-        a = normalize(q, k)
-        m.keep(a)
+        a = m.keep(normalize(q, k))
         return a @ v
 
     return run
@@ -577,8 +552,7 @@ def shared_values(m: Module, x: Tensor) -> Tensor:
 
 def averaged(m: Module, x: Tensor) -> Tensor:
     """The mean over heads meets values, once for all."""
-    a = (m.heads(m.q(x)) @ m.heads(m.k(x)).mT).softmax(-1)
-    m.keep(a)
+    a = m.keep((m.heads(m.q(x)) @ m.heads(m.k(x)).mT).softmax(-1))
     return a.mean(1) @ m.v(x)
 
 
@@ -605,8 +579,7 @@ def memory_behind(m: Module, x: Tensor) -> Tensor:
     q, slots = m.heads(m.q(x)), m.latents.expand(B, -1, -1)
     k, v = (m.heads(torch.cat([f(x), slots], 1)) for f in (m.k, m.v))
     ahead = F.pad(torch.ones(T, T).triu(1).bool(), (0, 4))
-    a = (q @ k.mT).masked_fill(ahead, -torch.inf).softmax(-1)
-    m.keep(a)
+    a = m.keep((q @ k.mT).masked_fill(ahead, -torch.inf).softmax(-1))
     return a @ v
 
 
