@@ -440,21 +440,17 @@ class HookedModel:
         """
         size = sum(weights.numel() for weights in self.model.parameters())
         with one_thread() if size < SMALL else contextlib.nullcontext():
-            return self._each(items, tokens)
-
-    def _each(self, items: Sequence[Item], tokens: int) -> list[tuple[int, ...]]:
-        """:meth:`write_each` with as many threads as there are."""
-        shortest = min(items, key=lambda item: len(item.ids))
-        reference = self.write(shortest, Generation(tokens), cache=False)
-        for cache in (True, False) if len(items) > 1 else ():
-            with contextlib.suppress(Exception):  # a model's own code; of one text it says what
-                texts = self._side_by_side(items, tokens, cache)
-                if texts[items.index(shortest)] == reference:
-                    return texts
-        return [
-            reference if item is shortest else self.write(item, Generation(tokens), cache=False)
-            for item in items
-        ]
+            shortest = min(items, key=lambda item: len(item.ids))
+            reference = self.write(shortest, Generation(tokens), cache=False)
+            for cache in (True, False) if len(items) > 1 else ():
+                with contextlib.suppress(Exception):  # a model's own code; of one text it says what
+                    texts = self._side_by_side(items, tokens, cache)
+                    if texts[items.index(shortest)] == reference:
+                        return texts
+            return [
+                reference if item is shortest else self.write(item, Generation(tokens), cache=False)
+                for item in items
+            ]
 
     def _side_by_side(
         self, items: Sequence[Item], tokens: int, cache: bool

@@ -28,9 +28,6 @@ from attnviz.models.native.config import GPT2, Config, NativeFamily, Unsupported
 if TYPE_CHECKING:
     import torch
 
-    from attnviz.models.native.config import Config
-
-
 _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 _NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 

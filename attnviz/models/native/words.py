@@ -63,22 +63,14 @@ def read(weights: Weights, network: Network) -> Words | str:
     own_bias = f"{names['table']}.bias"
     if not config.tied and weights.has(own_bias):  # no longer the same tensor as the other bias
         bias = own_bias
-    return Words(
-        table,
-        weights.take_whole(bias, vocab),
-        (
-            Affine(
-                weights.take_whole(f"{dense}.weight", width, width),
-                weights.take_whole(f"{dense}.bias", width),
-            ),
-            network.activation,
-            Norm(
-                weights.take_whole(f"{norm}.weight", width),
-                weights.take_whole(f"{norm}.bias", width),
-                config.eps,
-            ),
-        ),
-    )
+
+    def both(name: str, *shape: int) -> tuple[Array, Array]:
+        weight = weights.take_whole(f"{name}.weight", *shape)
+        return weight, weights.take_whole(f"{name}.bias", width)
+
+    added = weights.take_whole(bias, vocab)
+    layer, last = Affine(*both(dense, width, width)), Norm(*both(norm, width), config.eps)
+    return Words(table, added, (layer, network.activation, last))
 
 
 def write(
