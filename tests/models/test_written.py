@@ -59,6 +59,21 @@ class Module(nn.Module):
         return self.run(self, *args, **kwargs)
 
 
+def by(normalize: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Module, Tensor], Tensor]:
+    """Scores as some function of queries and keys makes weights of them."""
+
+    def run(m: Module, x: Tensor) -> Tensor:
+        q, k, v = (m.heads(f(x)) for f in (m.q, m.k, m.v))
+        a = m.keep(normalize(q, k))
+        return a @ v
+
+    return run
+
+
+def usual(q: Tensor, k: Tensor) -> Tensor:
+    return (q @ k.mT).softmax(-1)
+
+
 def chunked(m: Module, x: Tensor) -> Tensor:
     q, k, v = (torch.cat(torch.chunk(f(x), H, dim=2), dim=0) for f in (m.q, m.k, m.v))
     a = (torch.bmm(q, k.transpose(1, 2)) / W**0.5).softmax(-1)  # [H * B, T, T]
@@ -270,11 +285,9 @@ def convolved(m: Module, x: Tensor) -> Tensor:
     return torch.einsum("bhts,bhcs->bhct", a, v).reshape(B, D, T)
 
 
-def exponentials(m: Module, x: Tensor) -> Tensor:
-    q, k, v = (m.heads(f(x)) for f in (m.q, m.k, m.v))
+def exponentials(q: Tensor, k: Tensor) -> Tensor:
     e = (q @ k.mT).exp() * torch.ones(T, T).tril()
-    a = m.keep(e / e.sum(-1, keepdim=True))
-    return a @ v
+    return e / e.sum(-1, keepdim=True)
 
 
 def stacked(m: Module, x: Tensor) -> Tensor:
@@ -283,12 +296,10 @@ def stacked(m: Module, x: Tensor) -> Tensor:
     return torch.einsum("bhij,bhjd->bhid", a, v)
 
 
-def half_masked(m: Module, x: Tensor) -> Tensor:
-    q, k, v = (m.heads(f(x)) for f in (m.q, m.k, m.v))
+def half_masked(q: Tensor, k: Tensor) -> Tensor:
     blocked = torch.zeros(B, 1, 1, T)
     blocked[..., -2:] = -10000.0
-    a = m.keep((q @ k.mT + blocked).softmax(-1))
-    return a @ v
+    return (q @ k.mT + blocked).softmax(-1)
 
 
 def single(m: Module, x: Tensor) -> Tensor:
@@ -415,17 +426,11 @@ def pixels(m: Module, x: Tensor) -> Tensor:
 
 
 def vocabulary(m: Module, x: Tensor) -> Tensor:
-    y = m.latents[torch.randint(0, 4, (B, T))]
-    q, k, v = (m.heads(f(y)) for f in (m.q, m.k, m.v))
-    a = m.keep((q @ k.mT).softmax(-1))
-    return a @ v
+    return by(usual)(m, m.latents[torch.randint(0, 4, (B, T))])
 
 
 def class_token(m: Module, x: Tensor) -> Tensor:
-    y = torch.cat([m.latents[:1].expand(B, -1, -1), x], 1)
-    q, k, v = (m.heads(f(y)) for f in (m.q, m.k, m.v))
-    a = m.keep((q @ k.mT).softmax(-1))
-    return a @ v
+    return by(usual)(m, torch.cat([m.latents[:1].expand(B, -1, -1), x], 1))
 
 
 def added(m: Module, x: Tensor) -> Tensor:
@@ -476,10 +481,7 @@ def normalized(m: Module, x: Tensor) -> Tensor:
 
 def patches(m: Module, x: Tensor) -> Tensor:
     """Patches by unfold, which is not followed: heads are told by their matrix."""
-    y = F.unfold(x.transpose(1, 2).reshape(B, 1, D, T), (D, 1)).transpose(1, 2)
-    q, k, v = (m.heads(f(y)) for f in (m.q, m.k, m.v))
-    a = m.keep((q @ k.mT).softmax(-1))
-    return a @ v
+    return by(usual)(m, F.unfold(x.transpose(1, 2).reshape(B, 1, D, T), (D, 1)).transpose(1, 2))
 
 
 def split_and_stacked(m: Module, x: Tensor) -> Tensor:
@@ -519,17 +521,6 @@ def inner_products(m: Module, x: Tensor) -> Tensor:
     a = torch.inner(m.q(x[0]), m.k(x[0])).softmax(-1)
     m.keep(a[None, None])
     return torch.tensordot(a, m.v(x[0]), 1)
-
-
-def by(normalize: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Module, Tensor], Tensor]:
-    """Scores as some function of queries and keys makes weights of them."""
-
-    def run(m: Module, x: Tensor) -> Tensor:
-        q, k, v = (m.heads(f(x)) for f in (m.q, m.k, m.v))
-        a = m.keep(normalize(q, k))
-        return a @ v
-
-    return run
 
 
 def sparse(q: Tensor, k: Tensor) -> Tensor:
@@ -606,8 +597,9 @@ READ: list[tuple[str, Callable[..., Any]]] = [
     ("cosines with a scale and a bias a head", cosine), ("two scores, one shifted", relative),
     ("learned queries", learned), ("states of an LSTM", recurrent),
     ("heads from a parameter's axis", by_parameter), ("heads from a convolution", convolved),
-    ("exponentials over their sum, masked between", exponentials),
-    ("heads stacked from several matrices", stacked), ("an additive mask of -10000", half_masked),
+    ("exponentials over their sum, masked between", by(exponentials)),
+    ("heads stacked from several matrices", stacked),
+    ("an additive mask of -10000", by(half_masked)),
     ("one query", single), ("weights that meet two kinds of values", relative_values),
     ("sequence first, unfolded for a mask", mask_between),
     ("batch and tokens joined for a matrix", flat_tokens),
@@ -734,16 +726,6 @@ def distribution(m: Module, x: Tensor) -> Tensor:
     return (chances * support).sum(-1) + chances @ support
 
 
-def squashed(m: Module, x: Tensor) -> Tensor:
-    q, k, v = (m.heads(f(x)) for f in (m.q, m.k, m.v))
-    return torch.sigmoid(q @ k.mT - 2) @ v
-
-
-def rectified(m: Module, x: Tensor) -> Tensor:
-    q, k, v = (m.heads(f(x)) for f in (m.q, m.k, m.v))
-    return (F.relu(q @ k.mT) / T) @ v
-
-
 def pooled(m: Module, x: Tensor) -> Tensor:
     a = m.score(x).softmax(1)
     return (a.mT @ x).squeeze(1)
@@ -762,11 +744,6 @@ def over_heads_written(m: Module, x: Tensor) -> Tensor:
 def not_transposed(m: Module, x: Tensor) -> Tensor:
     q, k, v = (f(x).view(B, H, T, W) for f in (m.q, m.k, m.v))
     return (q @ k.mT).softmax(-1) @ v
-
-
-def over_queries(m: Module, x: Tensor) -> Tensor:
-    q, k, v = (m.heads(f(x)) for f in (m.q, m.k, m.v))
-    return (q @ k.mT).softmax(2) @ v
 
 
 def table(m: Module, x: Tensor) -> Tensor:
@@ -800,12 +777,11 @@ def projected(m: Module, x: Tensor) -> Tensor:
     return (m.q(x) @ short).softmax(-1) @ F.linear(m.v(x).mT, m.gate.weight[:, :T]).mT
 
 
-def best_keys(m: Module, x: Tensor) -> Tensor:
+def best_keys(q: Tensor, k: Tensor) -> Tensor:
     """The largest scores alone, put back where they were."""
-    q, k, v = (m.heads(f(x)) for f in (m.q, m.k, m.v))
     scores = q @ k.mT
     top, places = scores.topk(2, -1)
-    return torch.zeros_like(scores).scatter_(-1, places, top.softmax(-1)) @ v
+    return torch.zeros_like(scores).scatter_(-1, places, top.softmax(-1))
 
 
 def every_pair(m: Module, x: Tensor) -> Tensor:
@@ -846,9 +822,8 @@ def operator(m: Module, x: Tensor) -> Tensor:
     return torch.ops.tests.attention(q, k, v)
 
 
-def three_tensors(m: Module, x: Tensor) -> Tensor:
-    q, k, v = (m.heads(f(x)) for f in (m.q, m.k, m.v))
-    return torch.einsum("bhtd,bhsd,h->bhts", q, k, torch.ones(H)).softmax(-1) @ v
+def three_tensors(q: Tensor, k: Tensor) -> Tensor:
+    return torch.einsum("bhtd,bhsd,h->bhts", q, k, torch.ones(H)).softmax(-1)
 
 
 REFUSED: list[tuple[str, Callable[..., Any], str]] = [
@@ -857,17 +832,17 @@ REFUSED: list[tuple[str, Callable[..., Any], str]] = [
     ("a dense gate times experts, by product", experts_by_product, "no product of two"),
     ("attention over channels", channels, "features or heads"),
     ("a distribution over a support", distribution, "no attention was seen"),
-    ("sigmoid attention", squashed, "sigmoid of scores"),
-    ("rectified attention", rectified, "relu of scores"),
+    ("sigmoid attention", by(lambda q, k: torch.sigmoid(q @ k.mT - 2)), "sigmoid of scores"),
+    ("rectified attention", by(lambda q, k: F.relu(q @ k.mT) / T), "relu of scores"),
     ("pooling by one score a token", pooled, "no product of two tensors"),
     ("the function over heads", over_heads, "features or heads"),
     ("products over heads", over_heads_written, "features or heads"),
     ("a view without a transpose", not_transposed, "mix tokens and features"),
-    ("a softmax over queries", over_queries,
+    ("a softmax over queries", by(lambda q, k: (q @ k.mT).softmax(2)),
      "axis 2 of [2, 3, 6, 6]; values are summed over axis 3"),
     ("a table of parameters", table, "no attention was seen"),
     ("keys made of parameters", memory, "its keys are parameters"),
-    ("the largest scores alone", best_keys, "meets no values"),
+    ("the largest scores alone", by(best_keys), "meets no values"),
     ("scores of features side by side", every_pair, "no product of two tensors"),
     ("slots", slots, "values are summed over axis 1"),
     ("orders that contradict", contradicting, "different orders"),
@@ -878,7 +853,7 @@ REFUSED: list[tuple[str, Callable[..., Any], str]] = [
     ("weights by a matrix of one side", deformable, "no product of two tensors"),
     ("scores beside a query, by one matrix", beside_query, "no product of two"),
     ("an operator of its own", operator, "tests.attention computes its weights inside a kernel"),
-    ("einsum of three tensors", three_tensors, "could not be followed through einsum"),
+    ("einsum of three tensors", by(three_tensors), "could not be followed through einsum"),
 ]  # fmt: skip
 
 
