@@ -24,6 +24,7 @@ from attnviz.core import arrays
 from attnviz.core.arrays import Array
 from attnviz.core.heads import Site
 from attnviz.core.source import Cut, Donor, Gate, Observer, Rows, Terms
+from attnviz.core.threads import holding
 from attnviz.errors import ModelError
 
 if TYPE_CHECKING:
@@ -326,12 +327,10 @@ _RUN: ContextVar[_Pass | None] = ContextVar("attnviz_pass", default=None)
 @contextmanager
 def sharing() -> Iterator[None]:
     """Let the layers that attend inside the ``with`` block be those of one pass."""
-    token = _RUN.set(run := _Pass())
-    try:
+    run = _Pass()
+    with holding(_RUN, run):
         yield
         run.check()
-    finally:
-        _RUN.reset(token)
 
 
 def _gated(output: Array, gate: Gate) -> Array:

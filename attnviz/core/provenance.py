@@ -7,8 +7,8 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -17,6 +17,7 @@ from importlib import import_module
 from pathlib import PurePath
 from typing import Any, Literal
 
+from attnviz.core.threads import holding
 from attnviz.errors import encodable
 
 
@@ -165,24 +166,14 @@ _COMMAND: ContextVar[str] = ContextVar("command", default="")
 _CURRENT: ContextVar[Made | None] = ContextVar("made", default=None)
 
 
-@contextmanager
-def running(command: str) -> Iterator[None]:
+def running(command: str) -> AbstractContextManager[object]:
     """In the ``with`` block, files are made by this command; the outermost one counts."""
-    token = _COMMAND.set(_COMMAND.get() or command)
-    try:
-        yield
-    finally:
-        _COMMAND.reset(token)
+    return holding(_COMMAND, _COMMAND.get() or command)
 
 
-@contextmanager
-def saying(made: Made) -> Iterator[None]:
+def saying(made: Made) -> AbstractContextManager[object]:
     """In the ``with`` block, pictures say that this made them."""
-    token = _CURRENT.set(made)
-    try:
-        yield
-    finally:
-        _CURRENT.reset(token)
+    return holding(_CURRENT, made)
 
 
 def current() -> Made | None:

@@ -85,6 +85,16 @@ def cores() -> int:
     return min(available or 1, quota() or available or 1)
 
 
+@contextmanager
+def holding(variable: ContextVar[T], value: T) -> Iterator[T]:
+    """Let a variable of this thread or task have a value inside the ``with`` block."""
+    token = variable.set(value)
+    try:
+        yield value
+    finally:
+        variable.reset(token)
+
+
 class _Limit:
     """One torch thread from when torch is there; ``before`` is how many there were then."""
 
@@ -112,11 +122,10 @@ def one_thread() -> Iterator[None]:
     """
     limit = _Limit()
     limit.apply()
-    token = _LIMIT.set(limit)
     try:
-        yield
+        with holding(_LIMIT, limit):
+            yield
     finally:
-        _LIMIT.reset(token)
         if limit.before is not None:
             sys.modules["torch"].set_num_threads(limit.before)
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
-from attnviz.models.tensor_calls import PRODUCTS, Call, Product, argument, product_of, reduced_axes
+from attnviz.models.tensor_calls import PRODUCTS, Call, Product
 from attnviz.models.weight_layout import PARTLY, Axis, Factors, Info, Pair, Role, kin_of, leaves
 
 _RANK = {"features": 3, "heads": 3, "data": 2, "parameters": 1, "constant": 0, "unknown": 0}
@@ -126,7 +126,7 @@ class Axes:
         self[out] = replace(info, axes=axes)
 
     def _product(self, call: Call, out: Tensor) -> None:
-        product = product_of(call.name, call.args, call.kwargs)
+        product = call.product()
         if product is None:
             self._opaque(call, out)
             if len(call.tensors) > 2:  # of more than two, as einsum takes them
@@ -297,7 +297,7 @@ class Axes:
         x, drops = call.tensors[0], call.name in ("unbind", "select")
         info = self[x]
         if drops:
-            axis = _axis(call.args[1:], call.kwargs, x.ndim)
+            axis = call.axis(x.ndim)
             axes = tuple(a for n, a in enumerate(info.axes) if n != axis)
             self[out] = replace(info, axes=axes, pair=None, trail=None)
         elif out.ndim == x.ndim:
@@ -309,7 +309,7 @@ class Axes:
                 ),
             )
         elif out.ndim == x.ndim + 1 and call.name == "unfold":  # windows along an axis
-            axis = _axis(call.args[1:], call.kwargs, x.ndim)
+            axis = call.axis(x.ndim)
             axes = tuple(_cut(a, out.shape[n]) if n == axis else a for n, a in enumerate(info.axes))
             self[out] = Info((*axes, *_fresh(out.shape[-1:], "data")), info.fixed)
         else:
@@ -329,7 +329,7 @@ class Axes:
                 for a, size, old in zip(info.axes, out.shape, x.shape, strict=True)
             )
         elif out.ndim:
-            summed = reduced_axes(call.args, call.kwargs, x.ndim)
+            summed = call.summed(x.ndim)
             axes = tuple(a for n, a in enumerate(info.axes) if n not in summed)
         if len(axes) != out.ndim:
             self._opaque(call, out)
@@ -387,7 +387,7 @@ class Axes:
 
     def _joined(self, call: Call, out: Tensor) -> None:
         """Of tensors side by side."""
-        operands, dim = call.tensors, _axis(call.args[1:], call.kwargs, out.ndim)
+        operands, dim = call.tensors, call.axis(out.ndim)
         operands = tuple(x for x in operands if x.numel()) or operands  # an empty cache
         infos = [self[x] for x in operands]
         if call.name != "stack" and len(operands) == 1:
@@ -421,7 +421,7 @@ class Axes:
 
     def _embedded(self, call: Call, out: Tensor) -> None:
         """Of a table's rows that ids choose."""
-        ids = argument(call.args, call.kwargs, 0, "input")
+        ids = call.argument(0, "input")
         width = _fresh(out.shape[-1:], "features")
         fixed = self[ids].fixed if ids in self else ""
         self[out] = Info((*self[ids].axes, *width), "tokens" if fixed else "")
@@ -502,15 +502,6 @@ def _cut(factors: Factors, size: int) -> Factors:
     if len(parts) > 1 and not alike and any(axis.role == "features" for axis in parts):
         return (Axis(size, "unknown"),)
     return (Axis(size, best.role, best),)
-
-
-def _axis(args: Sequence[Any], kwargs: Mapping[str, Any], ndim: int) -> int:
-    """Return the axis that a call names, from 0; 0 where it names none."""
-    numbers = [a for a in args if isinstance(a, int) and not isinstance(a, bool)]
-    dim = kwargs.get("dim", kwargs.get("axis"))
-    if dim is None:
-        dim = numbers[0] if numbers else 0
-    return int(dim) % ndim
 
 
 def lineage(infos: Sequence[Info], dim: int | None = None) -> tuple[Role, Axis | None]:

@@ -133,10 +133,12 @@ class Cache:
                     self._source.add_versions(dict.fromkeys(head["ran"], ""))
                 return result
         start = time.perf_counter()
-        with getattr(self._source, "running_on", _unknown)() as ran:
+        # a model of one library does not tell what its passes ran on
+        running = getattr(self._source, "running_on", contextlib.nullcontext)
+        with running() as ran:
             result = make(*about)
         if time.perf_counter() - start >= LEAST:
-            self._write(path, label, pack(result), sorted(ran))
+            self._write(path, label, pack(result), sorted(ran or ()))
         return result
 
     def _key(self, label: str, about: tuple[object, ...]) -> str | None:
@@ -193,11 +195,6 @@ def _processor() -> str:
         lines = file.read(1 << 13).split(b"\n\n")[0].splitlines()
         info += [str(line) for line in lines if line.startswith((b"model name", b"flags", b"Feat"))]
     return "; ".join(info)
-
-
-def _unknown() -> contextlib.nullcontext[set[str]]:
-    """Of a model that does not say what its passes run on, or says it whatever ran."""
-    return contextlib.nullcontext(set())
 
 
 def _is_own(path: Path) -> bool:

@@ -150,17 +150,13 @@ class Decomposition:
 
     def query(self, head: Head, positions: Sequence[int]) -> Parts:
         """Return a head's queries at some positions; ModelError where they cannot be followed."""
-        self._check(head)
-        with one_blas_thread():
-            return self._parts(self._passed.terms[head.site].query, head.index, positions)
+        return self._parts(self._checked(head).query, head.index, positions)
 
     def key(self, head: Head, positions: Sequence[int]) -> Parts:
         """Return a head's keys at some positions; ModelError where they cannot be followed."""
-        self._check(head)
-        terms = self._passed.terms[head.site]
+        terms = self._checked(head)
         index = head.index * terms.key.shape[1] // terms.query.shape[1]
-        with one_blas_thread():
-            return self._parts(terms.key, index, positions)
+        return self._parts(terms.key, index, positions)
 
     def written_before(self, head: Head) -> Sequence[Head]:
         """Return the heads of the layers that ran before a head's."""
@@ -187,8 +183,8 @@ class Decomposition:
         toward = arrays.exact(weight) @ derivatives.T  # [d_v, d]
         return weights, weights[:, None] * (values @ toward)
 
-    def _check(self, head: Head) -> None:
-        """ModelError where a layer before this one hides what its heads write."""
+    def _checked(self, head: Head) -> Terms:
+        """Give a layer's terms; ModelError where a layer before hides what its heads write."""
         traced, passed = set(self._sites.values()), list(self._passed.outputs)
         if head.site not in self._passed.terms:
             raise ModelError(
@@ -202,6 +198,7 @@ class Decomposition:
                     f"{self._source.info.model} write cannot be told: no linear layer takes their "
                     "outputs as they are, nor can an ablated head be split"
                 )
+        return self._passed.terms[head.site]
 
     def _projection(self, z: Array) -> int | None:
         """Return the number of the leaf that the layer's W_O gave."""
@@ -216,6 +213,7 @@ class Decomposition:
                 return number
         return None
 
+    @one_blas_thread()
     def _parts(self, target: Array, index: int, positions: Sequence[int]) -> Parts:
         """Of [B, heads, T, d], of one text, one head's vectors at some positions."""
         rows, lib = list(positions), arrays.of(target)

@@ -1,4 +1,4 @@
-"""Calls into libraries that raise whatever they like, Rust's panics among it."""
+"""Calls into libraries that raise whatever they like, Rust's panics among it, and log and warn."""
 
 from __future__ import annotations
 
@@ -63,6 +63,20 @@ def muted() -> Iterator[None]:
             os.dup2(stderr, 2)
             os.close(stderr)
             os.close(nowhere)
+
+
+@contextmanager
+def replacing(owner: Any, name: str, function: Callable[..., Any]) -> Iterator[None]:
+    """Let a module, a class or an object have another function inside the ``with`` block."""
+    original = vars(owner).get(name)
+    setattr(owner, name, function)
+    try:
+        yield
+    finally:
+        if original is None:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, original)
 
 
 def one_line(error: BaseException) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 from attnviz.errors import ModelError, OutputError
 from attnviz.files import place
 from attnviz.models.demo import DEMOS
+from attnviz.models.external_errors import one_line, replacing
 
 CONVERT = (
     "load them where you trust them and save them again with "
@@ -116,8 +117,7 @@ def _fetch(model: str, select: Callable[[Sequence[str]], list[str]]) -> Path:
             f"{model}; fetch it while online, or give a local folder{bundled()}"
         ) from None
     except Exception as error:  # of the transport, whose kind depends on the version of the library
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise ModelError(f"cannot fetch {model}: {reason}; try again later") from None
+        raise ModelError(f"cannot fetch {model}: {one_line(error)}; try again later") from None
 
 
 _MISREAD = (KeyError, TypeError, AttributeError, IndexError, AssertionError, RecursionError)
@@ -160,12 +160,11 @@ def _checked(model: str) -> Iterator[None]:
 
     about_file = library.get_hf_file_metadata
     about_any = library._get_metadata_or_catch_error
-    library.get_hf_file_metadata, library._get_metadata_or_catch_error = of_file, of_any
-    try:
+    with (
+        replacing(library, "get_hf_file_metadata", of_file),
+        replacing(library, "_get_metadata_or_catch_error", of_any),
+    ):
         yield
-    finally:
-        library.get_hf_file_metadata = about_file
-        library._get_metadata_or_catch_error = about_any
 
 
 def _bars() -> Any:

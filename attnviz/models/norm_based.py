@@ -7,7 +7,6 @@ layer normalization or without (:mod:`attnviz.attention.contributions`).
 
 from __future__ import annotations
 
-import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -105,8 +104,7 @@ class _NormBased(OtherMaps):
         layout = self._source.layout
         if not self._spec.layers:
             return layout
-        counts = {kind: tuple(map(bool, layout.heads[kind])) for kind in layout.kinds}
-        heads = {kind: tuple(map(int, heads)) for kind, heads in counts.items()}
+        heads = {kind: tuple(int(n > 0) for n in layout.heads[kind]) for kind in layout.kinds}
         return Layout(heads, whole=True, mixers=layout.mixers)
 
     def watched(
@@ -155,7 +153,7 @@ class NormObserver:
         if self._shares:
             total = weights.sum(-1)[..., None]
             weights /= xp.where(total > 0, total, 1)
-        result = dataclasses.replace(
+        result = replace(
             rows, weights=weights, logits=logits if self._shares else None, sink=False,
             allowed=_joined(rows.allowed) if self._spec.layers else rows.allowed,
         )  # fmt: skip

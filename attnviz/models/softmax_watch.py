@@ -24,17 +24,14 @@ from torch.overrides import TorchFunctionMode
 from attnviz.errors import InputError
 from attnviz.models.axes import CONVOLUTIONS, JOINS, Axes, lineage
 from attnviz.models.tensor_calls import (
+    HEADS,
     PRODUCTS,
+    SDPA,
     Call,
     Product,
-    argument,
     function_name,
-    heads_arguments,
     heads_weights,
-    product_of,
     reached,
-    reduced_axes,
-    sdpa_arguments,
     sdpa_weights,
     tensors_in,
 )
@@ -167,18 +164,18 @@ class AttentionWatch(TorchFunctionMode):
         options = kwargs or {}
         if torch.compiler.is_compiling() or in_backward():  # a compiled part is not seen
             return func(*args, **options)
-        name = function_name(func).partition(".")[0]  # without the overload of an operator
+        call = Call(function_name(func).partition(".")[0], func, args, options)
         if torch._C._functorch.peek_interpreter_stack() is not None:
-            if name in _ATTENTION:
-                self._transformed(name)
+            if call.name in _ATTENTION:
+                self._transformed(call.name)
             return func(*args, **options)
-        call, gates = self._before(func, name, args, options)
-        if call is None or gates is None:
+        attention, gates = self._before(call)
+        if attention is None or gates is None:
             out = func(*args, **options)
         else:
-            out = self._gated(func, call, gates, args, options)
+            out = self._gated(call, attention, gates)
         with self.beside(), torch._C.DisableTorchFunction():
-            self._after(func, name, args, options, out, call)
+            self._after(call, out, attention)
         return out
 
     def _transformed(self, name: str) -> None:
@@ -226,70 +223,64 @@ class AttentionWatch(TorchFunctionMode):
             if rerun.shape == original.shape and rerun in self._axes:
                 self._axes[original] = self._axes[rerun]
 
-    def _before(
-        self, func: Any, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> tuple[Called | None, tuple[Tensor, Form | None] | None]:
+    def _before(self, call: Call) -> tuple[Called | None, tuple[Tensor, Form | None] | None]:
         """Return what a call is, and the gates of its heads."""
-        call: Called | None = None
+        attention: Called | None = None
         with self.beside(), torch._C.DisableTorchFunction():
-            if name == _SDPA:
-                call = self._sdpa(args, kwargs)
-            elif func is functional.multi_head_attention_forward:
-                call = self._heads(args, kwargs)
-            elif isinstance(func, _OPERATORS) and ("attn" in name or "attention" in name):
-                self._kernel(func)
+            if call.name == _SDPA:
+                attention = self._sdpa(call)
+            elif call.func is functional.multi_head_attention_forward:
+                attention = self._heads(call)
+            elif isinstance(call.func, _OPERATORS) and ("attn" in call.name
+                                                        or "attention" in call.name):  # fmt: skip
+                self._kernel(call.func)
             else:
-                call = self._met(name, args, kwargs)
-        if call is None:
+                attention = self._met(call)
+        if attention is None:
             return None, None
         if self._listener.is_gating:  # what cannot be done is refused
-            return call, self._gates_of(call)
+            return attention, self._gates_of(attention)
         with self.beside():
-            return call, self._gates_of(call)
+            return attention, self._gates_of(attention)
         return None, None
 
-    def _gates_of(self, call: Called) -> tuple[Tensor, Form | None] | None:
+    def _gates_of(self, attention: Called) -> tuple[Tensor, Form | None] | None:
         """Tell of a call, once for weights that meet several values, and take its gates."""
-        if call.soft is None:
-            return self._listener.called(call)
-        if call.soft.verdict != "attention":
-            call.soft.verdict = "attention"
-            call.soft.gates = self._listener.called(call)
-        return call.soft.gates
+        if attention.soft is None:
+            return self._listener.called(attention)
+        if attention.soft.verdict != "attention":
+            attention.soft.verdict = "attention"
+            attention.soft.gates = self._listener.called(attention)
+        return attention.soft.gates
 
-    def _gated(
-        self,
-        func: Any,
-        call: Called,
-        gates: tuple[Tensor, Form | None],
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-    ) -> Any:
+    def _gated(self, call: Call, attention: Called, gates: tuple[Tensor, Form | None]) -> Any:
         """Make a call with heads multiplied by their gates."""
-        gate, form = gates
-        if call.soft is None:
-            arguments = heads_arguments(args, kwargs)
+        (gate, form), soft = gates, attention.soft
+        if soft is None:
+            arguments = call.by_name(HEADS)
             weight = arguments["out_proj_weight"]  # which joins heads: [D, H · d]
             columns = gate.to(weight).repeat_interleave(weight.shape[1] // len(gate))
             arguments["out_proj_weight"] = weight * columns
-            return func(**arguments)
+            return call.func(**arguments)
         try:
-            heads = head_factors(call.soft.info, form or ())
-            if call.sdpa:
-                out = func(*args, **kwargs)
-                return out * spread_gates(gate, heads, (*call.soft.info.axes[:-2], (), ())).to(out)
-            operands = tensors_in((*args, *kwargs.values()))
-            old = next(x for x in operands if self._axes[x].trail is not None)
+            heads = head_factors(soft.info, form or ())
+            if attention.sdpa:
+                out = call.func(*call.args, **call.kwargs)
+                return out * spread_gates(gate, heads, (*soft.info.axes[:-2], (), ())).to(out)
+            old = next(x for x in call.tensors if self._axes[x].trail is not None)
             new = old * spread_gates(gate, heads, self._axes[old].axes).to(old)
         except Unread as error:
-            raise InputError(f"heads of {call.path} cannot be ablated: {error}") from None
-        return func(*_replaced(args, old, new), **_named(kwargs, old, new))
+            raise InputError(f"heads of {attention.path} cannot be ablated: {error}") from None
+        kwargs = _replaced(tuple(call.kwargs.values()), old, new)
+        return call.func(
+            *_replaced(call.args, old, new), **dict(zip(call.kwargs, kwargs, strict=True))
+        )
 
-    def _sdpa(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Called | None:
+    def _sdpa(self, call: Call) -> Called | None:
         path = self._listener.path()
         if path is None:
             return None
-        arguments = sdpa_arguments(args, kwargs)
+        arguments = call.by_name(SDPA)
         query, key = arguments["query"], arguments["key"]
         if query.is_nested or key.is_nested:
             shape = "nested tensors, which have no map of one size"
@@ -303,11 +294,11 @@ class AttentionWatch(TorchFunctionMode):
         soft = Soft(weights, allowed, weights.ndim - 1, info, path)
         return Called(path, weights, allowed, soft, sdpa=True)
 
-    def _heads(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Called | None:
+    def _heads(self, call: Call) -> Called | None:
         path = self._listener.path()
         if path is None:
             return None
-        arguments = heads_arguments(args, kwargs)
+        arguments = call.by_name(HEADS)
         if arguments["query"].is_nested:
             self._listener.unread(path, "nn.MultiheadAttention was called with nested tensors")
             return None
@@ -316,11 +307,11 @@ class AttentionWatch(TorchFunctionMode):
         return Called(path, weights, allowed, None, crosses, extra, learned=bool(query.fixed),
                       tokens=(leaves(query.axes[0]), leaves(key.axes[0])))  # fmt: skip
 
-    def _met(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Called | None:
+    def _met(self, call: Call) -> Called | None:
         """Return a product of weights and values."""
-        if name in ("sum", "nansum"):
-            return self._summed(args, kwargs)
-        product = product_of(name, args, kwargs) if name in PRODUCTS else None
+        if call.name in ("sum", "nansum"):
+            return self._summed(call)
+        product = call.product() if call.name in PRODUCTS else None
         if product is None:
             return None
         infos = [self._axes[x] for x in product.operands]
@@ -347,20 +338,18 @@ class AttentionWatch(TorchFunctionMode):
             return None
         return self._called(trail)
 
-    def _summed(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Called | None:
+    def _summed(self, call: Call) -> Called | None:
         """Return a sum over keys of weights that were multiplied with values one by one."""
-        x = argument(args, kwargs, 0, "input")
+        x = call.argument(0, "input")
         if not isinstance(x, Tensor) or x not in self._axes or self._axes[x].trail is None:
             return None
         info = self._axes[x]
-        summed = reduced_axes(args, kwargs, x.ndim)
-        met = leaves(a for n in summed for a in info.axes[n])
+        met = leaves(a for n in call.summed(x.ndim) for a in info.axes[n])
         if not info.trail.valued or set(met) != set(_soft_leaves(info.trail.soft)):
             return None
-        call = self._called(info.trail)
-        if call is not None:
-            call.gated = False
-        return call
+        attention = self._called(info.trail)
+        attention.gated = False
+        return attention
 
     def _called(self, trail: Trail) -> Called:
         soft = trail.soft
@@ -436,34 +425,26 @@ class AttentionWatch(TorchFunctionMode):
         )
         return call
 
-    def _after(
-        self,
-        func: Any,
-        name: str,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        out: Any,
-        call: Called | None,
-    ) -> None:
+    def _after(self, call: Call, out: Any, attention: Called | None) -> None:
         """Follow the result of a call."""
+        name, args = call.name, call.args
         if name == _SDPA:
-            arguments = sdpa_arguments(args, kwargs)
+            arguments = call.by_name(SDPA)
             self._follow_mixed(arguments["query"], arguments["value"], out)
-        elif func is functional.multi_head_attention_forward:
-            arguments = heads_arguments(args, kwargs)
-            self._follow_mixed(arguments["query"], arguments["query"], out[0])
+        elif call.func is functional.multi_head_attention_forward:
+            query = call.by_name(HEADS)["query"]
+            self._follow_mixed(query, query, out[0])
             out = out[0]
-            if call is not None and call.soft is None and bool(call.weights.isnan().any()):
+            if attention is not None and bool(attention.weights.isnan().any()):
                 # without weights the function gives zero where with them it gives NaN
                 rows = (out if out.ndim == 3 else out[:, None]).isfinite().all(-1)
-                lost = call.weights.isnan() & rows.t()[:, None, :, None]
-                call.weights = call.weights.masked_fill(lost, 0.0)
+                lost = attention.weights.isnan() & rows.t()[:, None, :, None]
+                attention.weights = attention.weights.masked_fill(lost, 0.0)
         elif isinstance(out, Tensor | list | tuple):
-            tensors = tuple(tensors_in((*args, *kwargs.values())))
-            inside = bool(tensors) or self._listener.path() is not None
-            self._axes.follow(Call(name, func, args, kwargs, tensors), out, inside)
+            inside = bool(call.tensors) or self._listener.path() is not None
+            self._axes.follow(call, out, inside)
             if isinstance(out, Tensor):
-                self._trail(name, args, kwargs, out)
+                self._trail(call, out)
         if isinstance(out, Tensor) and name in JOINS and self._axes[out].calls:
             self._join(self._axes[out].calls)
             self._axes[out] = replace(self._axes[out], calls=())
@@ -479,9 +460,9 @@ class AttentionWatch(TorchFunctionMode):
             calls = (*info.calls, *self._axes[args[2]].calls)
             self._axes[args[0]] = replace(info, calls=calls)
             self._join(calls)
-        if call is not None and isinstance(out, Tensor):
-            info = replace(self._axes[out], pair=None, calls=(call,))
-            self._axes[out] = call.result = info
+        if attention is not None and isinstance(out, Tensor):
+            info = replace(self._axes[out], pair=None, calls=(attention,))
+            self._axes[out] = attention.result = info
 
     def _follow_mixed(self, query: Tensor, value: Tensor, out: Tensor) -> None:
         if out.is_nested:
@@ -503,16 +484,17 @@ class AttentionWatch(TorchFunctionMode):
         if later and alike and (separate or _share_values((first, *later), results)):
             first.partners = later
 
-    def _trail(
-        self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Tensor
-    ) -> None:
+    def _trail(self, call: Call, out: Tensor) -> None:
         """Begin to follow a softmax, or follow it on."""
-        tensors = list(tensors_in((*args, *kwargs.values())))
+        name, tensors = call.name, call.tensors
         if not tensors:
             return
         first = tensors[0]
         if name in _SOFTMAXES:
-            self._found(out, first, _softmax_axis(args, kwargs, first.ndim))
+            dim = call.argument(1, "dim")
+            if dim is None:  # as nn.functional.softmax takes it
+                dim = 0 if first.ndim in (0, 1, 3) else 1
+            self._found(out, first, int(dim) % max(first.ndim, 1))
         elif name in ("exp", "exp_"):
             scores = out.detach().log() if first is out else first.detach()
             self._axes[out] = replace(self._axes[out], power=scores, total=id(out))
@@ -640,13 +622,6 @@ def _share_values(calls: Sequence[Called], results: Sequence[Info]) -> bool:
     return len(sources) == 1 and len({p.matrices for p in pairs if p is not None}) == len(calls)
 
 
-def _softmax_axis(args: Sequence[Any], kwargs: Mapping[str, Any], ndim: int) -> int:
-    dim = argument(args, kwargs, 1, "dim")
-    if dim is None:  # as nn.functional.softmax takes it
-        dim = 0 if ndim in (0, 1, 3) else 1
-    return int(dim) % max(ndim, 1)
-
-
 def _replaced(args: tuple[Any, ...], old: Tensor, new: Tensor) -> tuple[Any, ...]:
     """Give the same arguments with another tensor in the place of one, in lists among them too."""
     return tuple(
@@ -654,7 +629,3 @@ def _replaced(args: tuple[Any, ...], old: Tensor, new: Tensor) -> tuple[Any, ...
         else new if x is old else x
         for x in args
     )  # fmt: skip
-
-
-def _named(kwargs: Mapping[str, Any], old: Tensor, new: Tensor) -> dict[str, Any]:
-    return dict(zip(kwargs, _replaced(tuple(kwargs.values()), old, new), strict=True))

@@ -14,13 +14,15 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial, wraps
+from functools import cached_property, wraps
 from inspect import Signature, signature
 from typing import Any
 
 import torch
 from torch import Tensor, nn, overrides
 from torch.nn import functional
+
+from attnviz.models.external_errors import replacing
 
 PRODUCTS = frozenset(
     {"matmul", "linalg_matmul", "__matmul__", "__rmatmul__", "bmm", "mm", "mv", "linear", "einsum"}
@@ -45,11 +47,74 @@ class Product:
 class Call:
     """A call of a function."""
 
-    name: str  # of the function
+    name: str  # of the function, without the overload of an operator
     func: Any  # the function
     args: tuple[Any, ...]  # what it was given by place; ``kwargs`` by name
     kwargs: Mapping[str, Any]
-    tensors: tuple[Tensor, ...]  # those among both, in lists too
+
+    @cached_property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Those among its arguments, in lists too."""
+        return tuple(tensors_in((*self.args, *self.kwargs.values())))
+
+    def argument(self, index: int, *names: str) -> Any:
+        """Return an argument by its place or by one of its names; None where it is not given."""
+        if len(self.args) > index:
+            return self.args[index]
+        return next((self.kwargs[name] for name in names if name in self.kwargs), None)
+
+    def by_name(self, signature: Signature) -> dict[str, Any]:
+        """Return all arguments by their names in a signature."""
+        bound = signature.bind(*self.args, **self.kwargs)
+        bound.apply_defaults()
+        return dict(bound.arguments)
+
+    def axis(self, ndim: int) -> int:
+        """Return the axis that it names, from 0; 0 where it names none."""
+        numbers = [a for a in self.args[1:] if isinstance(a, int) and not isinstance(a, bool)]
+        dim = self.kwargs.get("dim", self.kwargs.get("axis"))
+        if dim is None:
+            dim = numbers[0] if numbers else 0
+        return int(dim) % ndim
+
+    def summed(self, ndim: int) -> set[int]:
+        """Return the axes that a sum goes over; all where it names none."""
+        dims = self.argument(1, "dim", "axis")
+        if dims is None:
+            return set(range(ndim))
+        return {d % ndim for d in (dims if isinstance(dims, list | tuple) else (dims,))}
+
+    def product(self) -> Product | None:
+        """Return a matrix product, an einsum or distances of two tensors with its axes named.
+
+        None for any other.
+        """
+        if self.name == "einsum":
+            return _einsum(self.args)
+        first = int(self.name.startswith(("baddbmm", "addmm")))  # these add to a tensor before
+        a = self.argument(first, *(("batch1", "mat1") if first else ("input", "self")))
+        b = self.argument(first + 1, "other", "mat2", "batch2", "weight", "vec")
+        if self.name == "__rmatmul__":
+            a, b = b, a
+        if not isinstance(a, Tensor) or not isinstance(b, Tensor) or not a.ndim or not b.ndim:
+            return None
+        if self.name == "tensordot":
+            return _tensordot(a, b, self.argument(2, "dims"))
+        if self.name == "inner":
+            leading = tuple(range(a.ndim + b.ndim - 2))
+            split = a.ndim - 1
+            return Product((a, b), ((*leading[:split], "i"), (*leading[split:], "i")), leading)
+        if self.name == "linear":
+            rows = ("o",) if b.ndim == 2 else ()
+            leading = tuple(range(a.ndim - 1))
+            return Product((a, b), ((*leading, "i"), (*rows, "i")), (*leading, *rows))
+        depth = max(a.ndim, b.ndim) - 2
+        batch = [tuple(range(depth - (x.ndim - 2), depth)) if x.ndim > 2 else () for x in (a, b)]
+        left = (*batch[0], "t", "i") if a.ndim > 1 else ("i",)
+        right = (*batch[1], "i", "s") if b.ndim > 1 else ("i",)
+        right = (*batch[1], "s", "i") if self.name == "cdist" else right
+        out = (*range(max(depth, 0)), *("t",) * (a.ndim > 1), *("s",) * (b.ndim > 1))
+        return Product((a, b), (left, right), out)
 
 
 def function_name(func: Any) -> str:
@@ -65,46 +130,6 @@ def tensors_in(values: Iterable[Any]) -> Iterator[Tensor]:
             yield value
         elif isinstance(value, list | tuple):
             yield from tensors_in(value)
-
-
-def argument(args: Sequence[Any], kwargs: Mapping[str, Any], index: int, *names: str) -> Any:
-    """Return an argument by its place or by one of its names; None where it is not given."""
-    if len(args) > index:
-        return args[index]
-    return next((kwargs[name] for name in names if name in kwargs), None)
-
-
-def product_of(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Product | None:
-    """Return a call of a matrix product, an einsum or distances of two tensors with its axes named.
-
-    None for any other.
-    """
-    if name == "einsum":
-        return _einsum(args)
-    first = int(name.startswith(("baddbmm", "addmm")))  # these add to a tensor before
-    a = argument(args, kwargs, first, *(("batch1", "mat1") if first else ("input", "self")))
-    b = argument(args, kwargs, first + 1, "other", "mat2", "batch2", "weight", "vec")
-    if name == "__rmatmul__":
-        a, b = b, a
-    if not isinstance(a, Tensor) or not isinstance(b, Tensor) or not a.ndim or not b.ndim:
-        return None
-    if name == "tensordot":
-        return _tensordot(a, b, argument(args, kwargs, 2, "dims"))
-    if name == "inner":
-        leading = tuple(range(a.ndim + b.ndim - 2))
-        split = a.ndim - 1
-        return Product((a, b), ((*leading[:split], "i"), (*leading[split:], "i")), leading)
-    if name == "linear":
-        rows = ("o",) if b.ndim == 2 else ()
-        leading = tuple(range(a.ndim - 1))
-        return Product((a, b), ((*leading, "i"), (*rows, "i")), (*leading, *rows))
-    depth = max(a.ndim, b.ndim) - 2
-    batch = [tuple(range(depth - (x.ndim - 2), depth)) if x.ndim > 2 else () for x in (a, b)]
-    left = (*batch[0], "t", "i") if a.ndim > 1 else ("i",)
-    right = (*batch[1], "i", "s") if b.ndim > 1 else ("i",)
-    right = (*batch[1], "s", "i") if name == "cdist" else right
-    out = tuple(range(max(depth, 0)))
-    return Product((a, b), (left, right), (*out, *("t",) * (a.ndim > 1), *("s",) * (b.ndim > 1)))
 
 
 def _tensordot(a: Tensor, b: Tensor, dims: Any) -> Product:
@@ -149,34 +174,16 @@ def _letters(term: str, ndim: int) -> tuple[Any, ...]:
     return (*head, *range(-count, 0), *tail)
 
 
-def reduced_axes(args: Any, kwargs: Mapping[str, Any], ndim: int) -> set[int]:
-    """Return the axes that a sum goes over; all where it names none."""
-    dims = argument(args, kwargs, 1, "dim", "axis")
-    if dims is None:
-        return set(range(ndim))
-    return {d % ndim for d in (dims if isinstance(dims, list | tuple) else (dims,))}
-
-
-_CALL = signature(
+SDPA = signature(
     lambda query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
     enable_gqa=False: None
 )  # fmt: skip
 """Of ``scaled_dot_product_attention``, which is built in and tells no signature."""
-_HEADS_CALL = signature(functional.multi_head_attention_forward)
+HEADS = signature(functional.multi_head_attention_forward)
 _EXTRA = ("<bias>", "<zero>")
 """Keys that no token stands for: ``bias_k`` and ``add_zero_attn`` put them at the end."""
 _CHECK = "_validate_sdpa_input"  # what FlexAttention calls before anything else
 _FAST = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
-
-
-def _by_name(call: Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    bound = call.bind(*args, **kwargs)
-    bound.apply_defaults()
-    return dict(bound.arguments)
-
-
-sdpa_arguments, heads_arguments = partial(_by_name, _CALL), partial(_by_name, _HEADS_CALL)
-"""The arguments of a call of either function by their names."""
 
 
 def sdpa_weights(call: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
@@ -274,11 +281,8 @@ def flex_noted(note: Callable[[str], None]) -> Iterator[None]:
         )
         return check(*args, **kwargs)
 
-    setattr(flex_attention, _CHECK, checked)
-    try:
+    with replacing(flex_attention, _CHECK, checked):
         yield
-    finally:
-        setattr(flex_attention, _CHECK, check)
 
 
 @contextmanager
@@ -287,8 +291,8 @@ def fast_paths_run_twice(mode: Any, watched: Callable[[nn.Module], bool]) -> Ite
     with ExitStack() as undo:
         running = [False]
         for cls in _FAST:
-            undo.callback(setattr, cls, "forward", cls.forward)
-            cls.forward = _twice(cls.forward, mode, watched, running)  # type: ignore[method-assign]
+            twice = _twice(cls.forward, mode, watched, running)
+            undo.enter_context(replacing(cls, "forward", twice))
         yield
 
 

@@ -126,8 +126,7 @@ class Fresh(Gated):
                 "a fresh layer splits text into words by itself; name a trained {model}", model=...
             )
         if prompt.generate is not None:
-            reason = "a fresh layer has no vocabulary"
-            raise no_writer(prompt.generate, reason)
+            raise no_writer(prompt.generate, "a fresh layer has no vocabulary")
         if prompt.target is not None:
             raise UsageError(
                 "{target} needs a trained model that takes one; see {model}", target=..., model=...
@@ -140,9 +139,7 @@ class Fresh(Gated):
             )
         notes: list[str] = []
         queries, offsets = _read(prompt.text, "the text", notes, prompt)
-        if prompt.spans:
-            queries = spanned(queries, prompt, offsets, notes)
-        keys = queries
+        queries = keys = spanned(queries, prompt, offsets, notes)
         if prompt.pair is not None:
             keys, _ = _read(prompt.pair, "the pair", notes, prompt)
         return Inputs({self.kind: Sides(queries, keys)}, tuple(notes))

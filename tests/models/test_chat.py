@@ -42,23 +42,8 @@ DOUBLED = (
 )
 
 
-@pytest.fixture(scope="module", params=["native", "hooked"])
-def load(request: pytest.FixtureRequest) -> Load:
-    """The demo model on both backends, loaded once, with any template."""
-    source: Any = pretrained.load("demo-gpt2", backend=request.param)
-    texts = load_texts(DEMOS["demo-gpt2"], "demo-gpt2")
-    source._texts = texts
-
-    def with_template(jinja: str) -> Source:
-        texts._tokenizer.chat_template = jinja
-        return source  # type: ignore[no-any-return]
-
-    return with_template
-
-
-@pytest.fixture(scope="module")
-def native() -> Load:
-    source: Any = pretrained.load("demo-gpt2")
+def with_any_template(backend: Any) -> Load:
+    source: Any = pretrained.load("demo-gpt2", backend=backend)
     source._texts = texts = load_texts(DEMOS["demo-gpt2"], "demo-gpt2")
 
     def with_template(jinja: str) -> Source:
@@ -66,6 +51,17 @@ def native() -> Load:
         return source  # type: ignore[no-any-return]
 
     return with_template
+
+
+@pytest.fixture(scope="module", params=["native", "hooked"])
+def load(request: pytest.FixtureRequest) -> Load:
+    """The demo model on both backends, loaded once, with any template."""
+    return with_any_template(request.param)
+
+
+@pytest.fixture(scope="module")
+def native() -> Load:
+    return with_any_template("native")
 
 
 def tokens(source: Source, **prompt: Any) -> tuple[Tokens, tuple[str, ...]]:

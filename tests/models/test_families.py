@@ -20,7 +20,7 @@ from attnviz.core.prompt import Prompt
 from attnviz.errors import AttnvizError
 from attnviz.models.configs.model import layout_of
 from attnviz.scoring.observe import Recorder
-from tests.models.tiny import inputs_of, transformers
+from tests.models.tiny import inputs_of, transformers, uneven
 
 auto = pytest.importorskip("transformers.models.auto.modeling_auto")
 
@@ -181,11 +181,7 @@ def build(kind: str, family: str) -> Any:
     if count > LARGEST:
         raise ValueError(f"{count:,} numbers: some size is not among those that are made small")
     torch.manual_seed(0)
-    model = maker.from_config(config, attn_implementation="eager").eval()
-    for weight in model.parameters():
-        if weight.ndim > 1:
-            weight.data *= 3
-    return model
+    return uneven(maker.from_config(config, attn_implementation="eager").eval(), 3)
 
 
 load = cache(av.load)

@@ -11,13 +11,13 @@ from torch import Tensor
 import attnviz as av
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs, Prompt
-from attnviz.core.source import Gate, Gates, Output, Rows, Source, Start
+from attnviz.core.source import Gate, Gates, Output, Source, Start
 from attnviz.errors import ModelError
 from attnviz.models.controls import FreshConfig
 from attnviz.models.running import merged
 from attnviz.scoring.observe import Recorder
 from tests import mostly_slow
-from tests.models.tiny import GAIN, hooked_only, inputs_of, ran
+from tests.models.tiny import GAIN, Blocks, hooked_only, inputs_of, ran
 
 FRESH = {
     "mha": FreshConfig(64, 4, layers=3),
@@ -62,22 +62,6 @@ def batch_of(source: Source, items: int = 2) -> list[Inputs]:
 
 def heads_of(source: Source, site: Site) -> int:
     return source.layout.heads[site.kind][site.layer]
-
-
-class HeadOutputs:
-    """z_h = weights · values of one layer, [B, H, T, d_v], from what observers see."""
-
-    def __init__(self, site: Site) -> None:
-        self.site, self.parts = site, list[Tensor]()
-
-    def observe(self, rows: Rows) -> None:
-        if rows.site == self.site:
-            assert rows.values is not None
-            shared = rows.weights.shape[1] // rows.values.shape[1]
-            self.parts.append(rows.weights @ rows.values.repeat_interleave(shared, 1))
-
-    def whole(self) -> Tensor:
-        return torch.cat(self.parts, 2)
 
 
 def real(states: Tensor, batch: list[Inputs]) -> list[Tensor]:
@@ -161,9 +145,9 @@ def test_what_observers_see_makes_the_heads_outputs(source: Source) -> None:
     """Putting z_h = Σ_j α v_j, from weights and values that went by, in the heads' place."""
     batch = batch_of(source, 1)
     site = source.layout.sites[-1]
-    keeper = HeadOutputs(site)
-    plain = source.forward(batch, [keeper])
-    z = keeper.whole().transpose(1, 2)  # [B, T, H, d_v]
+    blocks = Blocks()
+    plain = source.forward(batch, [blocks])
+    z = blocks.outputs(site).transpose(1, 2)  # [B, T, H, d_v]
     replaced = ran(source, batch, gates={site: Gate(torch.zeros(z.shape[2]), z)})
     torch.testing.assert_close(replaced.hidden, plain.hidden, atol=1e-5, rtol=1e-4)
 
@@ -172,9 +156,9 @@ def test_a_fill_takes_the_heads_place(source: Source) -> None:
     """[H, d_v] is the same at every position; ξ = 0.25 mixes a quarter of z with it."""
     batch = batch_of(source, 1)
     site = source.layout.sites[-1]
-    keeper = HeadOutputs(site)
-    source.forward(batch, [keeper])
-    z = keeper.whole()
+    blocks = Blocks()
+    source.forward(batch, [blocks])
+    z = blocks.outputs(site)
     fill = torch.randn(z.shape[1], z.shape[3], generator=torch.Generator().manual_seed(0))
     by_hand = 0.25 * z + 0.75 * fill[:, None]
     quarter = torch.full((z.shape[1],), 0.25)
@@ -193,19 +177,6 @@ def test_a_gate_for_each_item_is_the_same_as_one_after_the_other(source: Source)
     for head in range(heads):
         alone = ran(source, one, gates={site: Gate(1 - torch.eye(heads)[head])})
         torch.testing.assert_close(together.hidden[head], alone.hidden[0], atol=5e-6, rtol=1e-5)
-
-
-def test_a_pass_begins_where_another_one_was(source: Source) -> None:
-    if source.start_kind is None:
-        pytest.skip("two stacks")
-    batch = batch_of(source)
-    whole = ran(source, batch, states=True)
-    assert len(whole.states) == 1 + len(source.layout.sites)
-    for layer, states in enumerate(whole.states[:-1]):
-        rest = ran(source, batch, start=Start(layer, states), states=True)
-        for a, b in zip(real(rest.hidden, batch), real(whole.hidden, batch), strict=True):
-            assert torch.equal(a, b)
-        assert len(rest.states) == len(whole.states) - layer
 
 
 @pytest.mark.parametrize("layer", [-1, 99])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -21,7 +20,8 @@ from attnviz.core.prompt import Prompt
 from attnviz.core.source import Donor, ForwardRequest, Gate, Rows, Source
 from attnviz.errors import ModelError, UsageError
 from attnviz.features.patch.sweep import targets
-from tests.models.tiny import LONG, NARROW, SHORT, transformers
+from attnviz.models.hooked.trace import ModuleCall, calls_of
+from tests.models.tiny import LONG, NARROW, SHORT, Blocks, ran, transformers
 
 SPARSE = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8,
           "shared_expert_intermediate_size": 8}  # fmt: skip
@@ -85,33 +85,16 @@ def changing(module: nn.Module, change: Callable[[Tensor], Tensor]) -> Iterator[
 
 def read_and_given(model: Any, ids: tuple[int, ...]) -> list[tuple[Tensor, Tensor]]:
     """What every W_O takes and gives in transformers' own pass, [1, T, H · d_v] and [1, T, D]."""
-    seen: list[tuple[Tensor, Tensor]] = []
-    hooks = [
-        module.register_forward_hook(lambda _, args, out: seen.append((args[0], out)))
-        for module in projections(model)
-    ]
-    with torch.no_grad():
+    calls: list[ModuleCall] = []
+    with torch.no_grad(), calls_of(projections(model), calls.append):
         model(torch.tensor([ids]))
-    for hook in hooks:
-        hook.remove()
-    return seen
-
-
-class Keeper:
-    """Keeps the blocks of every layer."""
-
-    def __init__(self) -> None:
-        self.blocks: dict[Site, list[Rows]] = {}
-
-    def observe(self, rows: Rows) -> None:
-        rows = replace(rows, weights=rows.weights.clone())
-        self.blocks.setdefault(rows.site, []).append(rows)
+    return [(call.entered, call.output) for call in calls]
 
 
 def kept(source: Source, ids: tuple[int, ...], **request: Any) -> dict[Site, list[Rows]]:
-    keeper = Keeper()
-    source.forward([source.prepare(Prompt(ids=ids))], [keeper], ForwardRequest(**request))
-    return keeper.blocks
+    blocks = Blocks()
+    ran(source, [source.prepare(Prompt(ids=ids))], [blocks], **request)
+    return blocks.by_site
 
 
 def test_heads_times_what_is_held_and_w_o_are_what_the_layer_gives(
@@ -136,19 +119,14 @@ def test_heads_times_what_is_held_and_w_o_are_what_the_layer_gives(
 
 def test_openness_is_the_mean_of_the_gate_over_channels() -> None:
     model, source = loaded("qwen3_next")
-    gates: list[Tensor] = []
-    hooks = [
-        layer.self_attn.q_proj.register_forward_hook(lambda _, args, out: gates.append(out))
-        for layer in model.model.layers
-    ]
-    with torch.no_grad():
+    calls: list[ModuleCall] = []
+    modules = [layer.self_attn.q_proj for layer in model.model.layers]
+    with torch.no_grad(), calls_of(modules, calls.append):
         model(torch.tensor([LONG]))
-    for hook in hooks:
-        hook.remove()
     scores = av.heads(Prompt(ids=LONG), model=source).heads
     heads = iter(scores)
-    for (site, rows), gate in zip(kept(source, LONG).items(), gates, strict=True):
-        truth = gate.view(1, len(LONG), 4, 8)[..., 4:].sigmoid().mean(-1).transpose(1, 2)
+    for (site, rows), call in zip(kept(source, LONG).items(), calls, strict=True):
+        truth = call.output.view(1, len(LONG), 4, 8)[..., 4:].sigmoid().mean(-1).transpose(1, 2)
         openness = torch.cat([block.openness for block in rows], 2)
         torch.testing.assert_close(openness, truth)
         for index in range(4):

@@ -27,6 +27,7 @@ from attnviz.models.controls import Control
 from attnviz.models.hooked import checkpoint
 from attnviz.models.hooked.network import Item
 from attnviz.models.hooked.survey import Trace, compare
+from attnviz.models.hooked.trace import ModuleCall, calls_of
 from attnviz.models.hooked.windows import selected
 from tests import mostly_slow
 from tests.checkpoints import edit_config
@@ -585,14 +586,9 @@ def test_granites_weights_are_those_that_its_outputs_are_made_of(family: str) ->
         pytest.skip(f"transformers {transformers.__version__} has no {family}")
     model = built(transformers.CONFIG_MAPPING[family])
     model.set_attn_implementation("eager")
-    took: list[torch.Tensor] = []
-    hooks = [
-        layer.self_attn.o_proj.register_forward_pre_hook(lambda _, args: took.append(args[0]))
-        for layer in model.model.layers
-    ]
-    plain = model(torch.tensor([IDS]), output_attentions=True).attentions
-    for hook in hooks:
-        hook.remove()
+    calls: list[ModuleCall] = []
+    with calls_of([layer.self_attn.o_proj for layer in model.model.layers], calls.append):
+        plain = model(torch.tensor([IDS]), output_attentions=True).attentions
     source = av.load(model)
     assert source.info.backend == "hooked"
     made: dict[Site, torch.Tensor] = {}
@@ -608,8 +604,8 @@ def test_granites_weights_are_those_that_its_outputs_are_made_of(family: str) ->
             )
 
     source.forward([source.prepare(Prompt(ids=IDS))], [Keeper()])
-    for site, z in zip(source.layout.sites, took, strict=True):
-        torch.testing.assert_close(made[site], z, rtol=1e-4, atol=1e-4)
+    for site, call in zip(source.layout.sites, calls, strict=True):
+        torch.testing.assert_close(made[site], call.entered, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("family", ["deepseek_v32", "glm_moe_dsa", "axk2"])

@@ -26,6 +26,7 @@ from tests.models.tiny import (
     SEQ2SEQ,
     SHORT,
     SIZES,
+    Blocks,
     Folders,
     hooked_only,
     inputs_of,
@@ -325,13 +326,9 @@ def test_gradients_with_checkpointing_and_caches_switched_on(loaded: Any) -> Non
 
 def test_sinks_are_part_of_every_row(loaded: Any) -> None:
     source = loaded("gpt_oss")
-    seen: list[Rows] = []
-
-    class Keeper:
-        def observe(self, rows: Rows) -> None:
-            seen.append(rows)
-
-    source.forward(batch_of(source)[1:], [Keeper()])
+    blocks = Blocks()
+    source.forward(batch_of(source)[1:], [blocks])
+    seen = [rows for several in blocks.by_site.values() for rows in several]
     assert all(rows.sink for rows in seen)
     assert all(0.05 < 1 - float(rows.weights.sum(-1).min()) < 1 for rows in seen)
 

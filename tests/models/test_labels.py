@@ -34,6 +34,21 @@ SIZES: dict[str, Any] = {
     "vocab_size": 21, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4,
     "intermediate_size": 32, "max_position_embeddings": 40, "pad_token_id": 0,
 }  # fmt: skip
+DISTIL: dict[str, Any] = {
+    "vocab_size": 21, "dim": 16, "n_layers": 2, "n_heads": 4, "hidden_dim": 32,
+    "max_position_embeddings": 40,
+}  # fmt: skip
+GPT2: dict[str, Any] = {
+    "vocab_size": 21, "n_embd": 16, "n_layer": 2, "n_head": 4, "n_positions": 40, "pad_token_id": 0
+}  # fmt: skip
+KINDS = {
+    "bert": ("Bert", SIZES), "roberta": ("Roberta", SIZES), "distilbert": ("DistilBert", DISTIL),
+    "electra": ("Electra", {**SIZES, "embedding_size": 16}), "gpt2": ("GPT2", GPT2),
+    "llama": ("Llama", {**SIZES, "num_key_value_heads": 2}), "tokens": ("Bert", SIZES),
+    "distilbert-tokens": ("DistilBert", DISTIL),
+}  # fmt: skip
+TEXT_LABELS = ["bert", "roberta", "electra", "distilbert", "gpt2", "llama"]
+TOKEN_LABELS = ["tokens", "distilbert-tokens"]
 NAMES = {0: "neg", 1: "good", 2: "pos"}  # one of them is also a token
 Made = tuple[str, Any]
 
@@ -55,34 +70,11 @@ def _tokenizer(*, pair: bool) -> Any:
 def _saved(folder: Path, kind: str, **more: Any) -> Made:
     """A tiny random classifier in a folder, and the model itself."""
     named = {"id2label": NAMES, "label2id": {v: k for k, v in NAMES.items()}}
-    config: Any = {
-        "bert": lambda: t.BertConfig(**SIZES, **(more or named)),
-        "roberta": lambda: t.RobertaConfig(**SIZES, **named),
-        "electra": lambda: t.ElectraConfig(**SIZES, embedding_size=16, **named),
-        "distilbert": lambda: t.DistilBertConfig(
-            vocab_size=21, dim=16, n_layers=2, n_heads=4, hidden_dim=32,
-            max_position_embeddings=40, **named,
-        ),
-        "gpt2": lambda: t.GPT2Config(
-            vocab_size=21, n_embd=16, n_layer=2, n_head=4, n_positions=40, pad_token_id=0, **named
-        ),
-        "llama": lambda: t.LlamaConfig(**SIZES, num_key_value_heads=2, **named),
-        "tokens": lambda: t.BertConfig(**SIZES, **named),
-        "distilbert-tokens": lambda: t.DistilBertConfig(
-            vocab_size=21, dim=16, n_layers=2, n_heads=4, hidden_dim=32,
-            max_position_embeddings=40, **named,
-        ),
-    }[kind]()  # fmt: skip
-    builder = {
-        "bert": t.BertForSequenceClassification, "roberta": t.RobertaForSequenceClassification,
-        "electra": t.ElectraForSequenceClassification,
-        "distilbert": t.DistilBertForSequenceClassification,
-        "gpt2": t.GPT2ForSequenceClassification, "llama": t.LlamaForSequenceClassification,
-        "tokens": t.BertForTokenClassification,
-        "distilbert-tokens": t.DistilBertForTokenClassification,
-    }[kind]  # fmt: skip
+    family, sizes = KINDS[kind]
+    config = getattr(t, f"{family}Config")(**sizes, **(more or named))
+    task = "Token" if kind in TOKEN_LABELS else "Sequence"
     torch.manual_seed(0)
-    model = builder(config).eval()
+    model = getattr(t, f"{family}For{task}Classification")(config).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter), alpha=0.3)
@@ -93,13 +85,11 @@ def _saved(folder: Path, kind: str, **more: Any) -> Made:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory, read_once: set[str]) -> Callable[[str], Made]:
-    known: dict[str, Made] = {}
-
+    @functools.cache
     def make(kind: str) -> Made:
-        if kind not in known:
-            known[kind] = _saved(tmp_path_factory.mktemp(kind), kind)
-            read_once.add(known[kind][0])
-        return known[kind]
+        folder, model = _saved(tmp_path_factory.mktemp(kind), kind)
+        read_once.add(folder)
+        return folder, model
 
     return make
 
@@ -119,10 +109,6 @@ def _own(model: Any, name: str, position: int | None = None) -> torch.Tensor:
     with torch.no_grad():
         logits = model(input_ids=torch.tensor([ids])).logits[0]
     return logits if position is None else logits[position]
-
-
-TEXT_LABELS = ["bert", "roberta", "electra", "distilbert", "gpt2", "llama"]
-TOKEN_LABELS = ["tokens", "distilbert-tokens"]
 
 
 @pytest.mark.parametrize("kind", [*TEXT_LABELS, *TOKEN_LABELS])

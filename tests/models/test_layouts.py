@@ -356,7 +356,6 @@ PARAGRAPHS = STORY.split("\n\n")
 def best(name: str, score: str, prompts: list[av.Prompt]) -> tuple[float, int]:
     """The highest mean of any head over all prompts, and its rows."""
     source = av.load(name)
-    observer = None
     batch = [source.prepare(prompt) for prompt in prompts]
     observer = ScoreObserver(batch, source.layout)
     source.forward(batch, [observer])

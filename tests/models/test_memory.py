@@ -16,7 +16,7 @@ import attnviz as av
 from attnviz.cli import console
 from attnviz.core import threads
 from attnviz.core.settings import LOADING
-from attnviz.models import native
+from attnviz.models import limits, native
 
 
 def write(path: Path, text: str) -> Path:
@@ -42,6 +42,38 @@ def test_processors_of_control_groups(tmp_path: Path, own, files, expected) -> N
         write(tmp_path / "groups" / name, text)
     found = threads.quota(tmp_path / "groups", write(tmp_path / "own", own))
     assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "expected"),
+    [
+        ("0::/", {"memory.max": "2000\n"}, [2000]),
+        ("0::/a/b\n", {"a/b/memory.max": "max\n", "a/memory.max": "300\n"}, [300]),
+        ("0::/not/seen/here", {"memory.max": "512\n"}, [512]),
+        (
+            "9:cpu:/\n4:memory:/job\n0::/\n",
+            {"memory/job/memory.limit_in_bytes": "700", "memory/memory.limit_in_bytes": str(2**63)},
+            [700, 2**63],
+        ),
+        ("4:memory:/\n", {"memory/memory.limit_in_bytes": "junk"}, []),
+        ("0::/", {}, []),
+    ],
+)
+def test_limits_of_control_groups(tmp_path: Path, own, files, expected) -> None:
+    for name, text in files.items():
+        write(tmp_path / "groups" / name, text)
+    found = limits.group_limits(tmp_path / "groups", write(tmp_path / "own", own))
+    assert list(found) == expected
+
+
+def test_a_system_without_control_groups(tmp_path: Path) -> None:
+    assert list(limits.group_limits(tmp_path, tmp_path / "none")) == []
+
+
+def test_the_smaller_one_counts(monkeypatch) -> None:
+    machine = limits.physical_memory()
+    monkeypatch.setattr(limits, "group_limits", lambda: iter([1 << 20, 1 << 60]))
+    assert limits.physical_memory() == 1 << 20 < machine
 
 
 def test_a_quota_leaves_no_more_threads_than_processors(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,7 +104,7 @@ def scores(source):
 """
 LIMITED = """
 import resource
-from attnviz.models import native
+from attnviz.models import limits, native
 
 scores("demo-gpt2")  # all that a run imports
 used = int(open("/proc/self/status").read().split("VmData:")[1].split()[0]) << 10

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -14,7 +12,6 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
 from attnviz.core import arrays
-from attnviz.core.heads import Site
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest, Rows
 from attnviz.errors import ModelError
@@ -286,35 +283,6 @@ def test_tokens_equal_transformers(models, tmp_path, family, settings, fast):
         tokens = source.prepare(Prompt("the keys", pair="on the table")).sides["encoder"].queries
         assert list(tokens.ids) == expected["input_ids"]
         assert list(tokens.segments) == expected.get("token_type_ids", list(tokens.segments))
-
-
-@pytest.mark.slow  # tests/cli/test_start.py lists what heads may import
-def test_importing_and_running_needs_no_transformers(models):
-    code = """
-import sys
-from attnviz.models import pretrained
-from attnviz.core.prompt import Prompt
-source = pretrained.load(sys.argv[1])
-source.forward([source.prepare(Prompt("the keys"))], [])
-heavy = ("transformers", "huggingface_hub", "torch._dynamo", "sympy", "matplotlib")
-assert source.info.backend == "native", source.info
-assert not set(heavy) & set(sys.modules), set(heavy) & set(sys.modules)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(models["gpt2"])],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-
-
-def test_sites_and_sizes(models):
-    encoder, decoder = load(models["bert"]), load(models["gpt2"])
-    assert dict(encoder.layout.heads) == {"encoder": (3, 3)}
-    assert dict(decoder.layout.heads) == {"decoder": (3, 3)}
-    assert Site("decoder", 1) in decoder.layout.sites
-    assert (encoder.max_tokens, encoder.vocab_size) == (47, 293)
 
 
 # --- the LM head --------------------------------------------------------------------------

@@ -17,41 +17,33 @@ from attnviz.attention import blocks as attending
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs, Prompt
-from attnviz.core.source import Rows, Source
+from attnviz.core.source import Source
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.models.controls import FreshConfig
 from attnviz.models.demo import DEMOS
 from attnviz.models.norm_based import with_quantity
 from attnviz.models.untrained import Fresh
 from attnviz.scoring.observe import Recorder, score_capture
-from tests.models.tiny import GAIN, LONG, SHORT, hooked_only, inputs_of, ran
+from tests.models.tiny import GAIN, LONG, SHORT, Blocks, hooked_only, inputs_of, ran
 
 TEXT = "The keys to the cabinet are on the table, and the keys are old."
 
 
-class Whole:
-    """Keeps weights, values and what goes past, whole, in float64."""
+class Whole(Blocks):
+    """Weights, values and what goes past, whole, in float64."""
 
-    def __init__(self) -> None:
-        self.blocks: dict[Site, list[Rows]] = {}
-        self.weights: dict[Site, list[Tensor]] = {}
-
-    def observe(self, rows: Rows) -> None:
-        self.blocks.setdefault(rows.site, []).append(rows)
-        self.weights.setdefault(rows.site, []).append(rows.weights.double().clone())
+    def weights(self, site: Site) -> Tensor:
+        """[B, H, T, S] of a layer."""
+        weights = [rows.weights.double() for rows in self.by_site[site]]
+        keys = weights[-1].shape[3]
+        return torch.cat([F.pad(w, (0, keys - w.shape[3])) for w in weights], 2)
 
     def parts(self, source: Source, site: Site, quantity: str) -> Tensor:
         """[T, S, D] of a layer, or [H, T, S, D]: every vector, by the formulas of the papers."""
-        blocks = self.blocks[site]
-        last = blocks[-1]
-        values = last.values.double()
-        (_, heads), keys = last.weights.shape[:2], values.shape[2]
-        assert last.key_start == 0
-        weights = torch.cat(
-            [F.pad(w, (0, keys - w.shape[3])) for w in self.weights[site]], 2
-        )  # fmt: skip
-        out = source.output(site)
-        values = values.repeat_interleave(heads // values.shape[1], 1)
+        blocks, weights = self.by_site[site], self.weights(site)
+        values, out = blocks[-1].values.double(), source.output(site)
+        assert blocks[-1].key_start == 0
+        values = values.repeat_interleave(weights.shape[1] // values.shape[1], 1)
         made = torch.einsum("bhsv,hvd->bhsd", values, out.weight.double())
         heads_parts = torch.einsum("hts,hsd->htsd", weights[0], made[0])
         if quantity == "norm":
@@ -81,7 +73,7 @@ def check(source: Source, inputs: Inputs, quantity: str) -> None:
     recorder = Recorder([inputs])
     ran(shown, [inputs], [recorder], hidden=False)
     maps = recorder.maps()
-    assert maps.keys() == whole.blocks.keys()
+    assert maps.keys() == whole.by_site.keys()
     for site, found in maps.items():
         expected = whole.parts(source, site, quantity).norm(dim=-1)
         expected = expected if quantity == "norm" else expected[None]
@@ -257,7 +249,7 @@ def test_mixing_by_the_definition(minilm: str, mixing: dict[str, Any]) -> None:
     source.forward([inputs], [whole])
     for quantity, layers in mixing.items():
         for one in layers:
-            (weights,) = torch.cat(whole.weights[one.site], 2)
+            (weights,) = whole.weights(one.site)
             length = weights.shape[1]
             assert one.rows == length
             eye = torch.eye(length, dtype=torch.float64)

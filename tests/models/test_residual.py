@@ -23,8 +23,9 @@ from attnviz.errors import ModelError
 from attnviz.features.patch.runs import PatchBench, metric_of
 from attnviz.models import pretrained
 from attnviz.models.controls import FreshConfig
+from attnviz.models.hooked.trace import ModuleCall, calls_of
 from attnviz.models.untrained import Fresh
-from tests.models.tiny import GAIN, LONG, SHORT, build, hooked_only, inputs_of
+from tests.models.tiny import GAIN, LONG, SHORT, Blocks, build, hooked_only, inputs_of
 
 ADDING = (
     *("gpt2", "llama", "mistral", "qwen3", "gpt_neox", "phi", "opt", "gpt_oss", "deepseek_v3"),
@@ -43,17 +44,6 @@ def tiny(name: str, loaded: Any) -> Source:
     return source
 
 
-class Heads:
-    """Keeps Σ α v of every head, [B, H, T, d_v] by layer."""
-
-    def __init__(self) -> None:
-        self.blocks: dict[Site, list[Tensor]] = {}
-
-    def observe(self, rows: Rows) -> None:
-        values = rows.values.repeat_interleave(rows.weights.shape[1] // rows.values.shape[1], 1)
-        self.blocks.setdefault(rows.site, []).append(rows.weights @ values)
-
-
 def read(readout: Readout, x: Tensor) -> Tensor:
     """Logits of the residual stream by torch's own normalizations."""
     width = readout.scale.shape
@@ -69,14 +59,14 @@ def read(readout: Readout, x: Tensor) -> Tensor:
 def test_layers_add_heads_and_an_mlp_and_logits_follow(name: str, loaded: Any) -> None:
     source = av.load(name) if name.startswith("demo") else tiny(name, loaded)
     batch = [source.prepare(Prompt(ids=ids)) for ids in (LONG, SHORT)]
-    heads = Heads()
-    output = source.forward(batch, [heads], ForwardRequest(logits=True, states=True, mlps=True))
+    blocks = Blocks()
+    output = source.forward(batch, [blocks], ForwardRequest(logits=True, states=True, mlps=True))
     readout = source.readout()
     assert readout.reason == ""
     assert len(output.mlps) == len(source.layout.sites)
     for number, site in enumerate(source.layout.sites):
         out = source.output(site)
-        attended = torch.einsum("bhtv,hvd->btd", torch.cat(heads.blocks[site], 2), out.weight)
+        attended = torch.einsum("bhtv,hvd->btd", blocks.outputs(site), out.weight)
         attended = attended if out.bias is None else attended + out.bias
         if name in ("gemma3", "olmo2"):
             weight = readout.after[number].scale
@@ -103,17 +93,12 @@ def test_heads_are_split_through_what_stands_behind_w_o(name: str, loaded: Any) 
     report = av.logits(Prompt(ids=LONG), model=source)
     assert report.sum == pytest.approx(report.logit, rel=1e-4)
     model = source._network.model
-    seen: dict[int, tuple[Tensor, Tensor]] = {}
     modules = [layer.self_attn.o_proj for layer in model.model.layers]
-    hooks = [
-        module.register_forward_hook(lambda _, args, out, n=n: seen.update({n: (args[0], out)}))
-        for n, module in enumerate(modules)
-    ]
-    states = source.forward(
-        [source.prepare(Prompt(ids=LONG))], (), ForwardRequest(states=True, logits=True)
-    )
-    for hook in hooks:
-        hook.remove()
+    calls: list[ModuleCall] = []
+    with calls_of(modules, calls.append):
+        states = source.forward(
+            [source.prepare(Prompt(ids=LONG))], (), ForwardRequest(states=True, logits=True)
+        )
     token = int(states.logits[0, -1].argmax())
     x = states.states[-1][0, -1].double().requires_grad_()
     deviation = (x - x.mean() if name == "cohere" else x).detach().square().mean()
@@ -123,7 +108,8 @@ def test_heads_are_split_through_what_stands_behind_w_o(name: str, loaded: Any) 
     logit = (gamma * centred / deviation) @ model.lm_head.weight[token].double()
     logit = logit * {"cohere": 0.3, "granite": 1 / 3}.get(name, 1)
     (toward,) = torch.autograd.grad(logit, x)
-    for layer, (took, gave) in seen.items():
+    for layer, call in enumerate(calls):
+        took, gave = call.entered, call.output
         block, y = model.model.layers[layer], gave[0, -1].double()
         through = torch.full_like(y, 0.4 if name == "granite" else 1.0)
         if name in ("olmo2", "gemma3"):
@@ -220,19 +206,14 @@ class Written:
 
 def theirs(hooked: Any, places: dict[str, str], batch: list[Inputs]) -> dict[Site, Tensor]:
     """The same as transformers' modules have it."""
-    body, found = hooked._network.body, {}
-    handles = []
+    found, calls = {}, list[ModuleCall]()
+    with calls_of(hooked._network.body.modules(), calls.append):
+        hooked.forward(batch)
     for site in hooked.layout.sites:
         name, _, side = places[site.kind].format(site.layer).partition(":")
-
-        def ran(module: Any, args: Any, output: Any, site: Site = site, side: str = side) -> None:
-            states = args[0] if side == "in" else output
-            found[site] = states[0] if isinstance(states, tuple) else states
-
-        handles.append(body.get_submodule(name).register_forward_hook(ran))
-    hooked.forward(batch)
-    for handle in handles:
-        handle.remove()
+        module = hooked._network.body.get_submodule(name)
+        (call,) = (call for call in calls if call.module is module)
+        found[site] = call.entered if side == "in" else call.output
     return found
 
 

@@ -43,6 +43,7 @@ from attnviz.features.ablation import fills
 from attnviz.features.explain.result import UNSELECTED as LEFT_OUT
 from attnviz.features.view.document import document
 from attnviz.features.view.long.page import page
+from attnviz.models.hooked.trace import ModuleCall, calls_of
 from attnviz.models.hooked.windows import Choosing, selected
 from attnviz.models.norm_based import with_quantity
 from attnviz.models.recorded.format import pack_masks as pack
@@ -125,25 +126,16 @@ def kept(indexed: Any) -> dict[int, NDArray[np.bool_]]:
 @pytest.fixture(scope="module")
 def indexed(model: Any) -> dict[int, tuple[NDArray[np.bool_], NDArray[np.float64]]]:
     """By layer, the keys that stay and the scores of all, from the weights and what enters it."""
-    states: dict[int, NDArray[np.float64]] = {}
-    handles = [
-        layer.self_attn.register_forward_pre_hook(
-            lambda _, arguments, more, number=number: states.update(
-                {number: (more.get("hidden_states", None) if not arguments else arguments[0])[0]}
-            ),
-            with_kwargs=True,
-        )
-        for number, layer in enumerate(model.model.layers)
-    ]
-    model(torch.tensor([IDS]))
-    for handle in handles:
-        handle.remove()
+    calls: list[ModuleCall] = []
+    with calls_of([layer.self_attn for layer in model.model.layers], calls.append):
+        model(torch.tensor([IDS]))
     found = {}
-    for number, layer in enumerate(model.model.layers):
-        attention = layer.self_attn
+    for number, call in enumerate(calls):
+        attention: Any = call.module
         names = {**dict(attention.named_parameters()), **dict(attention.indexer.named_parameters())}
         weights = {name: value.double().numpy() for name, value in names.items()}
-        found[number] = by_hand(weights, np.asarray(states[number], np.float64), 8)
+        states = call.kwargs["hidden_states"][0].double().numpy()
+        found[number] = by_hand(weights, states, 8)
     return found
 
 
@@ -192,13 +184,17 @@ def test_heads_observed_live_have_the_scores_of_their_maps(model: Any, capture: 
             assert score.mean == pytest.approx(b.scores[name].mean, abs=1e-6, nan_ok=True)
 
 
-def test_a_shorter_text_in_a_batch_selects_among_its_own_keys(model: Any) -> None:
-    source = av.load(model)
+def together_and_alone(source: Any) -> tuple[Recorder, Recorder]:
+    """A text and a shorter one in a batch, and the shorter one alone."""
     items = [source.prepare(Prompt(ids=IDS)), source.prepare(Prompt(ids=IDS[:9]))]
-    recorder = Recorder(items)
+    recorder, alone = Recorder(items), Recorder(items[1:])
     source.forward(items, [recorder], ForwardRequest())
-    alone = Recorder(items[1:])
     source.forward(items[1:], [alone], ForwardRequest())
+    return recorder, alone
+
+
+def test_a_shorter_text_in_a_batch_selects_among_its_own_keys(model: Any) -> None:
+    recorder, alone = together_and_alone(av.load(model))
     for site, reach in recorder.reach(1).items():
         single = alone.reach()[site]
         assert (reach.allowed(9, 9) == single.allowed(9, 9)).all()
@@ -410,12 +406,7 @@ def test_index_scores_have_no_scores_of_heads(model: Any, capture: Capture) -> N
 
 
 def test_index_scores_of_a_batch_are_those_of_each_text(model: Any) -> None:
-    source = av.load(model)
-    shown = with_quantity(source, "indexer", shares=False)
-    items = [source.prepare(Prompt(ids=IDS)), source.prepare(Prompt(ids=IDS[:9]))]
-    recorder, alone = Recorder(items), Recorder(items[1:])
-    shown.forward(items, [recorder])
-    shown.forward(items[1:], [alone])
+    recorder, alone = together_and_alone(with_quantity(av.load(model), "indexer", shares=False))
     for site, maps in recorder.maps(1).items():
         np.testing.assert_allclose(maps, alone.maps()[site], atol=1e-5)
         assert (recorder.reach(1)[site].allowed(9, 9) == alone.reach()[site].allowed(9, 9)).all()

@@ -20,7 +20,7 @@ from attnviz.drawing.shades import binned, shades
 from attnviz.errors import ModelError, UsageError
 from attnviz.models.hooked.recurrences import recording
 from attnviz.models.recorded.reading import load
-from tests.models.tiny import GROUPED, LONG, NARROW, SHORT, transformers
+from tests.models.tiny import GROUPED, LONG, NARROW, SHORT, transformers, uneven
 
 B, T, S, D, H = 3, 6, 4, 16, 4
 
@@ -198,10 +198,7 @@ def made(name: str) -> Any:
     torch.manual_seed(0)
     config = getattr(transformers, f"{kind}Config")(**sizes)
     model = transformers.AutoModelForCausalLM.from_config(config).eval()
-    for parameter in model.parameters():
-        if parameter.ndim > 1:
-            parameter.data *= 8
-    return model.requires_grad_(False)
+    return uneven(model).requires_grad_(False)
 
 
 def drawn(length: int, *, diagonal: bool = False) -> dict[str, Tensor]:

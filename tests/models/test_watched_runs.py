@@ -37,10 +37,14 @@ class Written(nn.Module):
         self.q, self.k, self.v = (nn.Linear(D, width, bias=False) for _ in range(3))
         self.kept: list[Tensor] = []
 
-    def forward(self, x: Tensor) -> Tensor:
-        q, k, v = (
+    def parts(self, x: Tensor) -> list[Tensor]:
+        """Queries, keys and values, [B, H, T, d] each."""
+        return [
             f(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for f in (self.q, self.k, self.v)
-        )
+        ]
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.parts(x)
         a = (q @ k.mT).softmax(-1)
         self.kept.append(a.detach().clone())
         return (a @ v).transpose(1, 2).flatten(2)
@@ -50,9 +54,7 @@ class Function(Written):
     """The same by the function."""
 
     def forward(self, x: Tensor) -> Tensor:
-        q, k, v = (
-            f(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for f in (self.q, self.k, self.v)
-        )
+        q, k, v = self.parts(x)
         return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
 
 
@@ -365,7 +367,7 @@ def test_a_list_of_heads_is_one_layer(kind: str) -> None:
 def test_rows_without_a_key_are_those_of_the_module(fill: float, what: str, tmp_path: Path) -> None:
     class Masked(Written):
         def forward(self, x: Tensor) -> Tensor:
-            q, k, v = (f(x).view(B, T, H, W).transpose(1, 2) for f in (self.q, self.k, self.v))
+            q, k, v = self.parts(x)
             scores = q @ k.mT
             mask = torch.arange(T) < 3  # padding on the left, and nothing ahead
             blocked = mask | torch.ones(T, T).triu(1).bool()
@@ -526,10 +528,7 @@ def test_weights_that_are_written_over_are_noted_where_a_number_changes(
 ) -> None:
     class Changed(Written):
         def forward(self, x: Tensor) -> Tensor:
-            q, k, v = (
-                f(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
-                for f in (self.q, self.k, self.v)
-            )
+            q, k, v = self.parts(x)
             a = change((q @ k.mT).softmax(-1))
             return (a @ v).transpose(1, 2).flatten(2)
 

@@ -13,8 +13,9 @@ import attnviz as av
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Prompt
 from attnviz.errors import ModelError
+from attnviz.models.hooked.trace import ModuleCall, calls_of
 from attnviz.scoring.observe import Recorder
-from tests.models.tiny import inputs_of, transformers
+from tests.models.tiny import inputs_of, transformers, uneven
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -39,10 +40,7 @@ LENGTHS = (1, 3, WINDOW + 1, 45)
 def built(name: str, **sizes: Any) -> Any:
     torch.manual_seed(0)
     kind = getattr(transformers, name)
-    model = kind(kind.config_class(**sizes)).eval()
-    for weight in model.parameters():
-        weight.data *= 3 if weight.ndim > 1 else 1
-    return model
+    return uneven(kind(kind.config_class(**sizes)).eval(), 3)
 
 
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -71,36 +69,28 @@ def heads(x: Tensor) -> Tensor:
 
 def expected(model: Any, ids: tuple[int, ...], everywhere: tuple[int, ...] = ()) -> list[Tensor]:
     """Maps [H, T, T] of every layer of the encoder by whole scores and a mask, in float64."""
-    layers: list[dict[str, Tensor]] = []
     parts = [
         part
         for part in model.modules()
         if type(part).__name__.endswith(("SelfAttention", "LocalAttention"))
         and hasattr(part, "query_global") | hasattr(part, "q")
     ]
-    undo = []
-    for part in parts:
-        kept: dict[str, Tensor] = {}
-        layers.append(kept)
-        for name, module in part.named_children():
+    names = {
+        child: (number, name)
+        for number, part in enumerate(parts)
+        for name, child in part.named_children()
+    }
+    layers: list[dict[str, Tensor]] = [{} for _ in parts]
 
-            def keep(
-                module: Any,
-                args: Any,
-                out: Tensor,
-                name: str = name,
-                kept: dict[str, Tensor] = kept,
-            ) -> None:
-                kept[name] = out.clone()  # some divide queries in place
+    def keep(call: ModuleCall) -> None:
+        number, name = names[call.module]
+        layers[number][name] = call.output.clone()  # some divide queries in place
 
-            undo.append(module.register_forward_hook(keep))
     arguments = {"input_ids": torch.tensor([ids])}
     if hasattr(model, "get_decoder") and model.get_decoder() is not model:
         arguments["decoder_input_ids"] = torch.tensor([[1, 5, 6]])
-    with torch.no_grad():
+    with torch.no_grad(), calls_of(names, keep):
         model(**arguments)
-    for hook in undo:
-        hook.remove()
     length = len(ids)
     apart = torch.arange(length)[:, None] - torch.arange(length)
     maps = []

@@ -46,9 +46,10 @@ class Module(nn.Module):
         self.bias = nn.Parameter(torch.randn(H, T, T))
         self.kept: list[Tensor] = []
 
-    def keep(self, weights: Tensor) -> None:
+    def keep(self, weights: Tensor) -> Tensor:
         """Remember weights, [B, H, T, S]."""
         self.kept.append(weights.detach().clone())
+        return weights
 
     def heads(self, x: Tensor) -> Tensor:
         """[B, T, D] as [B, H, T, d]."""
@@ -56,6 +57,21 @@ class Module(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self.run(self, *args, **kwargs)
+
+
+def by(normalize: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Module, Tensor], Tensor]:
+    """Scores as some function of queries and keys makes weights of them."""
+
+    def run(m: Module, x: Tensor) -> Tensor:
+        q, k, v = (m.heads(f(x)) for f in (m.q, m.k, m.v))
+        a = m.keep(normalize(q, k))
+        return a @ v
+
+    return run
+
+
+def usual(q: Tensor, k: Tensor) -> Tensor:
+    return (q @ k.mT).softmax(-1)
 
 
 def chunked(m: Module, x: Tensor) -> Tensor:
@@ -165,8 +181,7 @@ def grouped(m: Module, x: Tensor) -> Tensor:
 def one_key_head(m: Module, x: Tensor) -> Tensor:
     q, (k, v) = m.heads(m.q(x)), m.small(x).split(W, -1)
     k, v = (y[:, None].expand(-1, H, -1, -1) for y in (k, v))
-    a = (q @ k.transpose(-2, -1)).softmax(-1)
-    m.keep(a)
+    a = m.keep((q @ k.transpose(-2, -1)).softmax(-1))
     return (a @ v).transpose(1, 2).flatten(2)
 
 
@@ -175,8 +190,7 @@ def repeated_keys(m: Module, x: Tensor) -> Tensor:
     k, v = (
         y.view(B, T, 1, W).transpose(1, 2).repeat_interleave(H, 1) for y in m.small(x).chunk(2, -1)
     )
-    a = (q @ k.mT).softmax(-1)
-    m.keep(a)
+    a = m.keep((q @ k.mT).softmax(-1))
     return a @ v
 
 
@@ -188,8 +202,7 @@ def windows(m: Module, x: Tensor) -> Tensor:
     mask = torch.zeros(4, 4, 4)
     mask[1, :, 2:] = -100
     attn = attn.view(B, 4, H, 4, 4) + mask[None, :, None]
-    a = attn.view(-1, H, 4, 4).softmax(-1)
-    m.keep(a)
+    a = m.keep(attn.view(-1, H, 4, 4).softmax(-1))
     return (a @ v).transpose(1, 2).reshape(-1, 4, D)
 
 
@@ -223,16 +236,14 @@ def cached(m: Module, x: Tensor) -> Tensor:
     past = torch.randn(2, B, H, 3, W)
     q, k, v = (m.heads(f(x)) for f in (m.q, m.k, m.v))
     k, v = torch.cat([past[0], k], dim=-2), torch.cat([past[1], v], dim=-2)
-    a = (q @ k.transpose(2, 3)).softmax(-1)
-    m.keep(a)
+    a = m.keep((q @ k.transpose(2, 3)).softmax(-1))
     return (a @ v).transpose(1, 2).reshape(B, T, D)
 
 
 def cosine(m: Module, x: Tensor) -> Tensor:
     q, k, v = m.qkv(x).view(B, T, 3, H, W).permute(2, 0, 3, 1, 4).unbind(0)
     a = (F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).mT) * m.a[:, :1, None].exp()
-    a = (a + m.bias).softmax(-1)
-    m.keep(a)
+    a = m.keep((a + m.bias).softmax(-1))
     return a @ v
 
 
@@ -243,16 +254,14 @@ def relative(m: Module, x: Tensor) -> Tensor:
     ac = torch.einsum("bihd,bjhd->bhij", q + m.a, k)
     bd = torch.einsum("bihd,jhd->bhij", q + m.b, r)
     bd = F.pad(bd, (1, 0)).view(B, H, T + 1, T)[:, :, 1:].reshape(B, H, T, T)
-    a = ((ac + bd) / math.sqrt(W)).softmax(3)
-    m.keep(a)
+    a = m.keep(((ac + bd) / math.sqrt(W)).softmax(3))
     return torch.einsum("bhij,bjhd->bihd", a, v)
 
 
 def learned(m: Module, x: Tensor) -> Tensor:
     q = m.heads(m.q(m.latents).expand(B, -1, -1))
     k, v = m.heads(m.k(x)), m.heads(m.v(x))
-    a = (q @ k.mT).softmax(-1)
-    m.keep(a)
+    a = m.keep((q @ k.mT).softmax(-1))
     return a @ v
 
 
@@ -266,55 +275,44 @@ def recurrent(m: Module, x: Tensor) -> Tensor:
 def by_parameter(m: Module, x: Tensor) -> Tensor:
     q = torch.einsum("btd,dhk->bhtk", x, m.wq)
     k, v = (torch.einsum("btd,dhk->bhtk", x, w) for w in (m.wq * 2, m.wq))
-    a = torch.einsum("bhik,bhjk->bhij", q, k).softmax(-1)
-    m.keep(a)
+    a = m.keep(torch.einsum("bhik,bhjk->bhij", q, k).softmax(-1))
     return torch.einsum("bhij,bhjk->bihk", a, v)
 
 
 def convolved(m: Module, x: Tensor) -> Tensor:
     q, k, v = m.conv(x.transpose(1, 2)).view(B, 3, H, W, T).unbind(1)
-    a = torch.einsum("bhct,bhcs->bhts", q, k).softmax(-1)
-    m.keep(a)
+    a = m.keep(torch.einsum("bhct,bhcs->bhts", q, k).softmax(-1))
     return torch.einsum("bhts,bhcs->bhct", a, v).reshape(B, D, T)
 
 
-def exponentials(m: Module, x: Tensor) -> Tensor:
-    q, k, v = (m.heads(f(x)) for f in (m.q, m.k, m.v))
+def exponentials(q: Tensor, k: Tensor) -> Tensor:
     e = (q @ k.mT).exp() * torch.ones(T, T).tril()
-    a = e / e.sum(-1, keepdim=True)
-    m.keep(a)
-    return a @ v
+    return e / e.sum(-1, keepdim=True)
 
 
 def stacked(m: Module, x: Tensor) -> Tensor:
     q, k, v = (torch.stack([f(x) for f in (m.q, m.k, m.v)], 1) for _ in range(3))
-    a = torch.einsum("bhid,bhjd->bhij", q, k).softmax(-1)
-    m.keep(a)
+    a = m.keep(torch.einsum("bhid,bhjd->bhij", q, k).softmax(-1))
     return torch.einsum("bhij,bhjd->bhid", a, v)
 
 
-def half_masked(m: Module, x: Tensor) -> Tensor:
-    q, k, v = (m.heads(f(x)) for f in (m.q, m.k, m.v))
+def half_masked(q: Tensor, k: Tensor) -> Tensor:
     blocked = torch.zeros(B, 1, 1, T)
     blocked[..., -2:] = -10000.0
-    a = (q @ k.mT + blocked).softmax(-1)
-    m.keep(a)
-    return a @ v
+    return (q @ k.mT + blocked).softmax(-1)
 
 
 def single(m: Module, x: Tensor) -> Tensor:
     """One query, as a decoder that goes on has it."""
     q, k, v = m.heads(m.q(x[:, -1:])), m.heads(m.k(x)), m.heads(m.v(x))
-    a = (q @ k.mT).softmax(-1)
-    m.keep(a)
+    a = m.keep((q @ k.mT).softmax(-1))
     return a @ v
 
 
 def relative_values(m: Module, x: Tensor) -> Tensor:
     """The same weights meet values and a table of distances."""
     q, k, v = (m.heads(f(x)) for f in (m.q, m.k, m.v))
-    a = (q @ k.mT).softmax(-1)
-    m.keep(a)
+    a = m.keep((q @ k.mT).softmax(-1))
     near = m.v(torch.randn(T, T, D))[..., :W]
     return a @ v + torch.einsum("bhts,tsd->bhtd", a, near)
 
@@ -336,8 +334,7 @@ def mask_between(m: Module, x: Tensor) -> Tensor:
 def flat_tokens(m: Module, x: Tensor) -> Tensor:
     y = torch.addmm(m.qkv.bias, x.view(-1, D), m.qkv.weight.t()).view(B, T, 3 * D)
     q, k, v = (z.view(B, T, H, W).permute(0, 2, 1, 3) for z in y.split(D, dim=2))
-    a = torch.matmul(q, k.transpose(-1, -2)).softmax(-1)
-    m.keep(a)
+    a = m.keep(torch.matmul(q, k.transpose(-1, -2)).softmax(-1))
     return torch.matmul(a, v)
 
 
@@ -346,8 +343,7 @@ def slopes(m: Module, x: Tensor) -> Tensor:
     q, v = (y.transpose(1, 2).reshape(B * H, T, W) for y in (q, v))
     k = k.permute(0, 2, 3, 1).reshape(B * H, W, T)
     scores = torch.randn(B * H, 1, T).baddbmm(batch1=q, batch2=k, beta=0.5, alpha=0.3)
-    a = F.softmax(scores.view(B, H, T, T) + torch.zeros(B, 1, T, T), dim=-1)
-    m.keep(a)
+    a = m.keep(F.softmax(scores.view(B, H, T, T) + torch.zeros(B, 1, T, T), dim=-1))
     return torch.bmm(a.view(B * H, T, T), v)
 
 
@@ -430,19 +426,11 @@ def pixels(m: Module, x: Tensor) -> Tensor:
 
 
 def vocabulary(m: Module, x: Tensor) -> Tensor:
-    y = m.latents[torch.randint(0, 4, (B, T))]
-    q, k, v = (m.heads(f(y)) for f in (m.q, m.k, m.v))
-    a = (q @ k.mT).softmax(-1)
-    m.keep(a)
-    return a @ v
+    return by(usual)(m, m.latents[torch.randint(0, 4, (B, T))])
 
 
 def class_token(m: Module, x: Tensor) -> Tensor:
-    y = torch.cat([m.latents[:1].expand(B, -1, -1), x], 1)
-    q, k, v = (m.heads(f(y)) for f in (m.q, m.k, m.v))
-    a = (q @ k.mT).softmax(-1)
-    m.keep(a)
-    return a @ v
+    return by(usual)(m, torch.cat([m.latents[:1].expand(B, -1, -1), x], 1))
 
 
 def added(m: Module, x: Tensor) -> Tensor:
@@ -455,15 +443,13 @@ def added(m: Module, x: Tensor) -> Tensor:
 
 def no_matrix(m: Module, x: Tensor) -> Tensor:
     q = x.view(B, T, H, W).transpose(1, 2)
-    a = (q @ q.mT).softmax(-1)
-    m.keep(a)
+    a = m.keep((q @ q.mT).softmax(-1))
     return a @ q
 
 
 def changed(m: Module, x: Tensor) -> Tensor:
     q, k, v = (m.heads(f(x)) for f in (m.q, m.k, m.v))
-    a = (q @ k.mT).softmax(-1)
-    m.keep(a)
+    a = m.keep((q @ k.mT).softmax(-1))
     some = a * torch.ones(T, T).tril()
     return (some / some.sum(-1, keepdim=True)) @ v
 
@@ -473,15 +459,13 @@ def in_place(m: Module, x: Tensor) -> Tensor:
     q, k, v = (m.heads(f(x)) for f in (m.q, m.k, m.v))
     scores = (q @ k.mT).mul_(0.5)
     scores.masked_fill_(torch.ones(T, T).triu(1).bool(), -1e9)
-    a = scores.softmax(-1)
-    m.keep(a)
+    a = m.keep(scores.softmax(-1))
     return F.dropout(a, 0.5, True, inplace=True) @ v
 
 
 def heads_behind(m: Module, x: Tensor) -> Tensor:
     q, k, v = (f(x).view(B, T, W, H).permute(0, 3, 1, 2) for f in (m.q, m.k, m.v))
-    a = (q @ k.mT).softmax(-1)
-    m.keep(a)
+    a = m.keep((q @ k.mT).softmax(-1))
     return a @ v
 
 
@@ -491,18 +475,13 @@ def normalized(m: Module, x: Tensor) -> Tensor:
     y = F.batch_norm(y, torch.zeros(D), torch.ones(D), torch.ones(D), torch.zeros(D))
     y = F.max_pool2d(F.group_norm(y, 2), 1)
     q = y.view(B, H, W, T)
-    a = torch.einsum("bhct,bhcs->bhts", q, q * 2).softmax(-1)
-    m.keep(a)
+    a = m.keep(torch.einsum("bhct,bhcs->bhts", q, q * 2).softmax(-1))
     return torch.einsum("bhts,bhcs->bhct", a, q)
 
 
 def patches(m: Module, x: Tensor) -> Tensor:
     """Patches by unfold, which is not followed: heads are told by their matrix."""
-    y = F.unfold(x.transpose(1, 2).reshape(B, 1, D, T), (D, 1)).transpose(1, 2)
-    q, k, v = (m.heads(f(y)) for f in (m.q, m.k, m.v))
-    a = (q @ k.mT).softmax(-1)
-    m.keep(a)
-    return a @ v
+    return by(usual)(m, F.unfold(x.transpose(1, 2).reshape(B, 1, D, T), (D, 1)).transpose(1, 2))
 
 
 def split_and_stacked(m: Module, x: Tensor) -> Tensor:
@@ -533,8 +512,7 @@ def tensordots(m: Module, x: Tensor) -> Tensor:
     q, k, v = (
         torch.tensordot(x, w, dims=([2], [0])).permute(0, 2, 1, 3) for w in (m.wq, -m.wq, m.wq)
     )
-    a = torch.matmul(q, k.mT).softmax(-1)
-    m.keep(a)
+    a = m.keep(torch.matmul(q, k.mT).softmax(-1))
     out = torch.matmul(a, v).permute(0, 2, 1, 3)
     return torch.tensordot(out, m.wq.permute(1, 2, 0), dims=([2, 3], [0, 1]))
 
@@ -543,18 +521,6 @@ def inner_products(m: Module, x: Tensor) -> Tensor:
     a = torch.inner(m.q(x[0]), m.k(x[0])).softmax(-1)
     m.keep(a[None, None])
     return torch.tensordot(a, m.v(x[0]), 1)
-
-
-def by(normalize: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Module, Tensor], Tensor]:
-    """Scores as some function of queries and keys makes weights of them."""
-
-    def run(m: Module, x: Tensor) -> Tensor:
-        q, k, v = (m.heads(f(x)) for f in (m.q, m.k, m.v))
-        a = normalize(q, k)
-        m.keep(a)
-        return a @ v
-
-    return run
 
 
 def sparse(q: Tensor, k: Tensor) -> Tensor:
@@ -577,8 +543,7 @@ def shared_values(m: Module, x: Tensor) -> Tensor:
 
 def averaged(m: Module, x: Tensor) -> Tensor:
     """The mean over heads meets values, once for all."""
-    a = (m.heads(m.q(x)) @ m.heads(m.k(x)).mT).softmax(-1)
-    m.keep(a)
+    a = m.keep((m.heads(m.q(x)) @ m.heads(m.k(x)).mT).softmax(-1))
     return a.mean(1) @ m.v(x)
 
 
@@ -605,8 +570,7 @@ def memory_behind(m: Module, x: Tensor) -> Tensor:
     q, slots = m.heads(m.q(x)), m.latents.expand(B, -1, -1)
     k, v = (m.heads(torch.cat([f(x), slots], 1)) for f in (m.k, m.v))
     ahead = F.pad(torch.ones(T, T).triu(1).bool(), (0, 4))
-    a = (q @ k.mT).masked_fill(ahead, -torch.inf).softmax(-1)
-    m.keep(a)
+    a = m.keep((q @ k.mT).masked_fill(ahead, -torch.inf).softmax(-1))
     return a @ v
 
 
@@ -633,8 +597,9 @@ READ: list[tuple[str, Callable[..., Any]]] = [
     ("cosines with a scale and a bias a head", cosine), ("two scores, one shifted", relative),
     ("learned queries", learned), ("states of an LSTM", recurrent),
     ("heads from a parameter's axis", by_parameter), ("heads from a convolution", convolved),
-    ("exponentials over their sum, masked between", exponentials),
-    ("heads stacked from several matrices", stacked), ("an additive mask of -10000", half_masked),
+    ("exponentials over their sum, masked between", by(exponentials)),
+    ("heads stacked from several matrices", stacked),
+    ("an additive mask of -10000", by(half_masked)),
     ("one query", single), ("weights that meet two kinds of values", relative_values),
     ("sequence first, unfolded for a mask", mask_between),
     ("batch and tokens joined for a matrix", flat_tokens),
@@ -761,16 +726,6 @@ def distribution(m: Module, x: Tensor) -> Tensor:
     return (chances * support).sum(-1) + chances @ support
 
 
-def squashed(m: Module, x: Tensor) -> Tensor:
-    q, k, v = (m.heads(f(x)) for f in (m.q, m.k, m.v))
-    return torch.sigmoid(q @ k.mT - 2) @ v
-
-
-def rectified(m: Module, x: Tensor) -> Tensor:
-    q, k, v = (m.heads(f(x)) for f in (m.q, m.k, m.v))
-    return (F.relu(q @ k.mT) / T) @ v
-
-
 def pooled(m: Module, x: Tensor) -> Tensor:
     a = m.score(x).softmax(1)
     return (a.mT @ x).squeeze(1)
@@ -789,11 +744,6 @@ def over_heads_written(m: Module, x: Tensor) -> Tensor:
 def not_transposed(m: Module, x: Tensor) -> Tensor:
     q, k, v = (f(x).view(B, H, T, W) for f in (m.q, m.k, m.v))
     return (q @ k.mT).softmax(-1) @ v
-
-
-def over_queries(m: Module, x: Tensor) -> Tensor:
-    q, k, v = (m.heads(f(x)) for f in (m.q, m.k, m.v))
-    return (q @ k.mT).softmax(2) @ v
 
 
 def table(m: Module, x: Tensor) -> Tensor:
@@ -827,12 +777,11 @@ def projected(m: Module, x: Tensor) -> Tensor:
     return (m.q(x) @ short).softmax(-1) @ F.linear(m.v(x).mT, m.gate.weight[:, :T]).mT
 
 
-def best_keys(m: Module, x: Tensor) -> Tensor:
+def best_keys(q: Tensor, k: Tensor) -> Tensor:
     """The largest scores alone, put back where they were."""
-    q, k, v = (m.heads(f(x)) for f in (m.q, m.k, m.v))
     scores = q @ k.mT
     top, places = scores.topk(2, -1)
-    return torch.zeros_like(scores).scatter_(-1, places, top.softmax(-1)) @ v
+    return torch.zeros_like(scores).scatter_(-1, places, top.softmax(-1))
 
 
 def every_pair(m: Module, x: Tensor) -> Tensor:
@@ -873,9 +822,8 @@ def operator(m: Module, x: Tensor) -> Tensor:
     return torch.ops.tests.attention(q, k, v)
 
 
-def three_tensors(m: Module, x: Tensor) -> Tensor:
-    q, k, v = (m.heads(f(x)) for f in (m.q, m.k, m.v))
-    return torch.einsum("bhtd,bhsd,h->bhts", q, k, torch.ones(H)).softmax(-1) @ v
+def three_tensors(q: Tensor, k: Tensor) -> Tensor:
+    return torch.einsum("bhtd,bhsd,h->bhts", q, k, torch.ones(H)).softmax(-1)
 
 
 REFUSED: list[tuple[str, Callable[..., Any], str]] = [
@@ -884,17 +832,17 @@ REFUSED: list[tuple[str, Callable[..., Any], str]] = [
     ("a dense gate times experts, by product", experts_by_product, "no product of two"),
     ("attention over channels", channels, "features or heads"),
     ("a distribution over a support", distribution, "no attention was seen"),
-    ("sigmoid attention", squashed, "sigmoid of scores"),
-    ("rectified attention", rectified, "relu of scores"),
+    ("sigmoid attention", by(lambda q, k: torch.sigmoid(q @ k.mT - 2)), "sigmoid of scores"),
+    ("rectified attention", by(lambda q, k: F.relu(q @ k.mT) / T), "relu of scores"),
     ("pooling by one score a token", pooled, "no product of two tensors"),
     ("the function over heads", over_heads, "features or heads"),
     ("products over heads", over_heads_written, "features or heads"),
     ("a view without a transpose", not_transposed, "mix tokens and features"),
-    ("a softmax over queries", over_queries,
+    ("a softmax over queries", by(lambda q, k: (q @ k.mT).softmax(2)),
      "axis 2 of [2, 3, 6, 6]; values are summed over axis 3"),
     ("a table of parameters", table, "no attention was seen"),
     ("keys made of parameters", memory, "its keys are parameters"),
-    ("the largest scores alone", best_keys, "meets no values"),
+    ("the largest scores alone", by(best_keys), "meets no values"),
     ("scores of features side by side", every_pair, "no product of two tensors"),
     ("slots", slots, "values are summed over axis 1"),
     ("orders that contradict", contradicting, "different orders"),
@@ -905,7 +853,7 @@ REFUSED: list[tuple[str, Callable[..., Any], str]] = [
     ("weights by a matrix of one side", deformable, "no product of two tensors"),
     ("scores beside a query, by one matrix", beside_query, "no product of two"),
     ("an operator of its own", operator, "tests.attention computes its weights inside a kernel"),
-    ("einsum of three tensors", three_tensors, "could not be followed through einsum"),
+    ("einsum of three tensors", by(three_tensors), "could not be followed through einsum"),
 ]  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs, Prompt
-from attnviz.core.source import ForwardRequest, Output, Source
+from attnviz.core.source import ForwardRequest, Output, Rows, Source
 from attnviz.core.tokens import Sides, Tokens
 
 transformers = pytest.importorskip("transformers")
@@ -161,6 +162,14 @@ def build(family: str, folder: Path, gain: float | None = None, *, words: bool =
     model.save_pretrained(folder)
 
 
+def uneven(model: Any, gain: float = 8.0) -> Any:
+    """Make a random model's matrices larger, so that its attention is uneven."""
+    for parameter in model.parameters():
+        if parameter.ndim > 1:
+            parameter.data *= gain
+    return model
+
+
 def hooked_only(source: Source) -> None:
     """Skip where an older transformers does not let this family be hooked."""
     if source.info.backend != "hooked":
@@ -181,6 +190,24 @@ def same_maps(found: Capture, attentions: Any, kind: Any = "", within: float = 2
     for number, weights in enumerate(attentions):
         own = found.maps[Site(kind or found.layout.kinds[0], number)]
         np.testing.assert_allclose(own, weights[0].numpy(), rtol=0, atol=within)
+
+
+class Blocks:
+    """Keeps the blocks of every layer."""
+
+    def __init__(self) -> None:
+        self.by_site: dict[Site, list[Rows]] = {}
+
+    def observe(self, rows: Rows) -> None:
+        rows = replace(rows, weights=rows.weights.clone())
+        self.by_site.setdefault(rows.site, []).append(rows)
+
+    def outputs(self, site: Site) -> torch.Tensor:
+        """Σ α v of every head, [B, H, T, d_v]."""
+        pairs = [(rows.weights, rows.values) for rows in self.by_site[site]]
+        return torch.cat(
+            [w @ v.repeat_interleave(w.shape[1] // v.shape[1], 1) for w, v in pairs], 2
+        )
 
 
 def ran(source: Source, batch: Any, observers: Any = (), **asked: Any) -> Output:

@@ -6,17 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-transformers = pytest.importorskip("transformers")
+from tests.models.tiny import transformers, uneven
+from tests.models.tiny_senses import GAIN, STACK
 
-GAIN = 6.0
 WORDS = ["<unk>", "<s>", "</s>", "what", "is", "this", "a", "house", "sun", "tree", "?", "and"]
-STACK = {
-    "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24,
-}  # fmt: skip
 TEXT = {**STACK, "num_key_value_heads": 2, "vocab_size": 64, "max_position_embeddings": 512}
 TEXT |= {"pad_token_id": 2, "bos_token_id": 1, "eos_token_id": 2}
 MROPE = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 1, 0]}
@@ -58,17 +54,19 @@ def save_tokenizer(folder: Path, marks: list[str], **named: str) -> None:
     ).save_pretrained(folder)  # fmt: skip
 
 
-def _qwen(name: str, vision: dict[str, Any]) -> Any:
+def _qwen(folder: Path, name: str, **vision: Any) -> Any:
+    save_tokenizer(folder, QWEN_MARKS)
     ids = ids_of(QWEN_MARKS)
     config = getattr(transformers, f"{name}Config")(
         text_config={**TEXT, "rope_parameters": MROPE, "rope_scaling": MROPE, "head_dim": 4},
-        vision_config=vision,
+        vision_config={"depth": 2, "hidden_size": 16, "num_heads": 2, "patch_size": 4, **vision},
         image_token_id=ids["<|image_pad|>"],
         video_token_id=ids["<|video_pad|>"],
         vision_start_token_id=ids["<|vision_start|>"],
         vision_end_token_id=ids["<|vision_end|>"],
     )
-    return getattr(transformers, f"{name}ForConditionalGeneration")(config)
+    model = getattr(transformers, f"{name}ForConditionalGeneration")(config)
+    return _finished(folder, model, f"{name}Processor", QWEN_PIXELS, chat_template=QWEN_TEMPLATE)
 
 
 def _sees(**changes: Any) -> dict[str, Any]:
@@ -76,28 +74,17 @@ def _sees(**changes: Any) -> dict[str, Any]:
 
 
 def qwen2_vl(folder: Path) -> Any:
-    save_tokenizer(folder, QWEN_MARKS)
-    vision = {"depth": 2, "embed_dim": 16, "hidden_size": 16, "num_heads": 2, "patch_size": 4}
-    return _finished(folder, _qwen("Qwen2VL", vision), "Qwen2VLProcessor", QWEN_PIXELS,
-                     chat_template=QWEN_TEMPLATE)  # fmt: skip
+    return _qwen(folder, "Qwen2VL", embed_dim=16)
 
 
 def qwen2_5_vl(folder: Path) -> Any:
-    save_tokenizer(folder, QWEN_MARKS)
-    vision = {"depth": 2, "hidden_size": 16, "out_hidden_size": 16, "intermediate_size": 24,
-              "num_heads": 2, "patch_size": 4, "window_size": 16,
-              "fullatt_block_indexes": [1]}  # fmt: skip
-    return _finished(folder, _qwen("Qwen2_5_VL", vision), "Qwen2_5_VLProcessor", QWEN_PIXELS,
-                     chat_template=QWEN_TEMPLATE)  # fmt: skip
+    return _qwen(folder, "Qwen2_5_VL", out_hidden_size=16, intermediate_size=24, window_size=16,
+                 fullatt_block_indexes=[1])  # fmt: skip
 
 
 def qwen3_vl(folder: Path) -> Any:
-    save_tokenizer(folder, QWEN_MARKS)
-    vision = {"depth": 2, "hidden_size": 16, "out_hidden_size": 16, "intermediate_size": 24,
-              "num_heads": 2, "patch_size": 4, "num_position_embeddings": 64,
-              "deepstack_visual_indexes": [0]}  # fmt: skip
-    return _finished(folder, _qwen("Qwen3VL", vision), "Qwen3VLProcessor", QWEN_PIXELS,
-                     chat_template=QWEN_TEMPLATE)  # fmt: skip
+    return _qwen(folder, "Qwen3VL", out_hidden_size=16, intermediate_size=24,
+                 num_position_embeddings=64, deepstack_visual_indexes=[0])  # fmt: skip
 
 
 def gemma3(folder: Path) -> Any:
@@ -268,10 +255,7 @@ def _finished(
     folder: Path, model: Any, processor: str, pixels: dict[str, Any], chat_template: str, **own: Any
 ) -> Any:
     """Draw weights far enough apart, and write model and processor."""
-    for parameter in model.parameters():
-        if parameter.ndim > 1:
-            parameter.data *= GAIN
-    model.eval().save_pretrained(folder)
+    uneven(model, GAIN).eval().save_pretrained(folder)
     (folder / "preprocessor_config.json").write_text(json.dumps(pixels))
     (folder / "processor_config.json").write_text(json.dumps({"processor_class": processor, **own}))
     (folder / "chat_template.jinja").write_text(chat_template)

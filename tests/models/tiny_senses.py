@@ -6,11 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-transformers = pytest.importorskip("transformers")
+from tests.models.tiny import transformers, uneven
 
 SIDE, PATCH = 32, 8
 STACK = {
@@ -112,11 +111,7 @@ def build(family: str, folder: Path, **changes: Any) -> None:
     torch.manual_seed(0)
     config = getattr(transformers, f"{name}Config")(**{**sizes, **changes})
     kind = f"{name}ForConditionalGeneration" if family == "whisper" else f"{name}Model"
-    model = getattr(transformers, kind)(config)
-    for parameter in model.parameters():
-        if parameter.ndim > 1:
-            parameter.data *= GAIN
-    model.save_pretrained(folder)
+    uneven(getattr(transformers, kind)(config), GAIN).save_pretrained(folder)
     (folder / "preprocessor_config.json").write_text(json.dumps(processor))
 
 
@@ -147,11 +142,7 @@ def build_llava(folder: Path, text: str = "llama") -> Any:
         image_seq_length=16, tie_word_embeddings=False, vision_feature_layer=-1,
     )  # fmt: skip
     torch.manual_seed(0)
-    model = transformers.LlavaForConditionalGeneration(config)
-    for parameter in model.parameters():
-        if parameter.ndim > 1:
-            parameter.data *= GAIN
-    model.save_pretrained(folder)
+    uneven(transformers.LlavaForConditionalGeneration(config), GAIN).save_pretrained(folder)
     (folder / "preprocessor_config.json").write_text(
         json.dumps({"image_processor_type": "CLIPImageProcessor", **CROPPED})
     )

@@ -49,7 +49,8 @@ def load_network(
         _refuse_much_larger(builder, config, folder, name)
         try:
             if control is not None and control.scale == "default":
-                return _untrained(builder, config, device, dtype, control.seed)
+                model = _drawn(builder, config, control.seed).to(dtype)
+                return _network(model, body_of(model), device, _NOTHING_LEARNED)
             renames = {} if tower_class is None else _renamed(tower_class, config, folder)
             options, converted = _placed(placement, device, dtype), None
             if placement.device_map:  # for what does not fit in memory, nor is stored as it is used
@@ -139,9 +140,8 @@ def load_shapes(folder: Path, name: str, *, random: bool = False) -> HookedModel
     with silenced():
         config, _, builder, no_logits, longest = _planned(folder, name, "text")
         try:
-            with torch.random.fork_rng(devices=[]), device:
-                torch.manual_seed(0)
-                model = _fresh(builder, config)
+            with device:
+                model = _drawn(builder, config, 0)
                 body = model if no_logits else body_of(model)
         except Exception as error:  # as above
             raise ModelError(f"{name}: transformers cannot build it: {one_line(error)}") from error
@@ -243,20 +243,17 @@ def _placed(placement: Placement, device: torch.device, dtype: torch.dtype) -> d
     return options
 
 
-def _untrained(
-    builder: Any, config: Any, device: torch.device, dtype: torch.dtype, seed: int
-) -> HookedModel:
-    """Return a model of this configuration before training."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = _fresh(builder, config).to(dtype)
-    return _network(model, body_of(model), device, _NOTHING_LEARNED)
-
-
 def _fresh(builder: Any, config: Any) -> Any:
     """Return a model with the weights that transformers draws; on the device of the context."""
     make = getattr(builder, "_from_config", None) or builder.from_config
     return make(config, attn_implementation="eager")
+
+
+def _drawn(builder: Any, config: Any, seed: int) -> Any:
+    """Return the same for a seed; numbers that are drawn later stay as they would be."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return _fresh(builder, config)
 
 
 def _refuse_much_larger(builder: Any, config: Any, folder: Path, name: str) -> None:

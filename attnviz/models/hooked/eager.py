@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -28,6 +27,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from attnviz.attention.blocks import BLOCK_ELEMENTS
+from attnviz.attention.masks import Masks, cut
 from attnviz.core.arrays import exact
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.source import Observer, Rows, Terms
@@ -38,6 +38,7 @@ from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.projection import Projections, why_unsplit
 from attnviz.models.hooked.trace import close
 from attnviz.models.limits import beyond
+from attnviz.models.tensor_calls import Call
 
 _PRODUCTS = frozenset({"matmul", "__matmul__", "bmm", "baddbmm"})
 _CLOSE = 1e-4
@@ -71,7 +72,7 @@ class QKHook(TorchFunctionMode):
         out = func(*args, **(kwargs or {}))
         name = getattr(func, "__name__", "")
         if name in _PRODUCTS:
-            self._multiplied(name, args, kwargs or {}, out)
+            self._multiplied(Call(name, func, args, kwargs or {}), out)
         elif name == "softmax" and self._product is not None and args:
             query, key, alpha, size = self._product
             if args[0].numel() == size:
@@ -103,23 +104,18 @@ class QKHook(TorchFunctionMode):
                 products[site] = (call[0], layer_values)
         return products
 
-    def _multiplied(
-        self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any
-    ) -> None:
-        if name == "baddbmm":
-            named = (kwargs.get("batch1"), kwargs.get("batch2"))
-            left, right = named if len(args) < 3 else args[1:3]
-        else:
-            left, right = args[:2] if len(args) > 1 else (None, None)
-        if not isinstance(left, Tensor) or not isinstance(right, Tensor) or right.ndim < 3:
+    def _multiplied(self, call: Call, out: Any) -> None:
+        product = call.product()
+        if product is None or product.operands[1].ndim < 3:
             return
+        left, right = product.operands
         last = self._heard[-1] if self._heard else None
         if last is not None and last.value is None and left.numel() == last.weights.numel():
             last.value, last.output = right, out
             if self._attended is not None:
                 self._attended(out)
         else:
-            self._product = (left, right, float(kwargs.get("alpha", 1)), out.numel())
+            self._product = (left, right, float(call.kwargs.get("alpha", 1)), out.numel())
 
 
 def _same(heard: Tensor, returned: Tensor) -> bool:
@@ -251,51 +247,31 @@ def hand_out(
     multiplied with, where that was recorded.
     """
     batch, heads, length, keys = weights.shape
-    fits = partial(_inside, weights, padding=padding, everywhere=everywhere)
-    window = next((w for w in sorted(windows) if w < keys and fits(w)), None)
+    allowed = free = None  # [B or 1, 1, T, S]; the keys that no window takes from a query
+    if everywhere is not None:
+        free = (everywhere[:, :, None] | everywhere[:, None])[:, None]
+    for window in (*(width for width in sorted(windows) if width < keys), None):
+        allowed = Masks(length, keys, weights, None, None, causal, window).whole()
+        if allowed is not None and free is not None:
+            allowed = allowed | free
+        if window is None or allowed is None or _inside(weights, allowed, padding):
+            break
+    if padding is not None:
+        visible = padding[:, None, None, :]
+        allowed = visible if allowed is None else allowed & visible
     rows = max(1, BLOCK_ELEMENTS // max(1, batch * heads * keys))
     for start in range(0, length, rows):
         block = weights[:, :, start : start + rows]
         block = block.to(torch.promote_types(block.dtype, torch.float32))
-        allowed = _allowed(start, block, causal=causal, window=window)
-        if allowed is not None and everywhere is not None:
-            rows_of = everywhere[:, start : start + block.shape[2]]
-            allowed = allowed | (rows_of[:, :, None] | everywhere[:, None])[:, None]
-        if padding is not None:
-            visible = padding[:, None, None, :]
-            allowed = visible if allowed is None else allowed & visible
+        part = None if allowed is None else cut(allowed, start, start + rows, slice(None))
         for observer in observers:
-            observer.observe(Rows(site, start, 0, block, allowed, values=values, terms=terms))
+            observer.observe(Rows(site, start, 0, block, part, values=values, terms=terms))
 
 
-def _distance(start: int, rows: int, keys: int, device: torch.device) -> Tensor:
-    """Query position - key position, [rows, keys]."""
-    queries = torch.arange(start, start + rows, device=device)
-    return queries[:, None] - torch.arange(keys, device=device)
-
-
-def _inside(
-    weights: Tensor, window: int, padding: Tensor | None, everywhere: Tensor | None
-) -> bool:
+def _inside(weights: Tensor, allowed: Tensor, padding: Tensor | None) -> bool:
     """Whether every real query of a self-attention layer stayed inside the window."""
-    far = _distance(0, weights.shape[2], weights.shape[3], weights.device).abs() >= window
-    outside = weights.amax(1) * far
-    if everywhere is not None:
-        outside = outside * ~(everywhere[:, :, None] | everywhere[:, None])
+    outside = weights.amax(1) * ~allowed[:, 0]
     return not bool((outside if padding is None else outside * padding[:, :, None]).any())
-
-
-def _allowed(start: int, block: Tensor, *, causal: bool, window: int | None) -> Tensor | None:
-    """Bool [1, 1, r, S], or None when every query sees every key."""
-    if not causal and window is None:
-        return None
-    distance = _distance(start, block.shape[2], block.shape[3], block.device)
-    allowed = torch.ones_like(distance, dtype=torch.bool)
-    if causal:
-        allowed &= distance >= 0
-    if window is not None:
-        allowed &= distance.abs() < window
-    return allowed[None, None]
 
 
 _UNSEEN = "no product of the weights that it returns with values was seen"

@@ -8,8 +8,8 @@ outlives a forward pass. Without one, the function attends and nobody looks.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,7 +23,8 @@ from attnviz.attention.blocks import attend_unchecked
 from attnviz.attention.interventions import exchanged
 from attnviz.core.arrays import mapped
 from attnviz.core.heads import Site
-from attnviz.core.source import Cuts, Donor, Donors, Gates, Observer, Rows
+from attnviz.core.source import Cuts, Donors, Gates, Observer, Rows
+from attnviz.core.threads import holding
 from attnviz.errors import ModelError
 from attnviz.models.hooked.projection import Passage, Passed
 from attnviz.models.hooked.windows import Handing, informed, selected
@@ -139,24 +140,14 @@ _CAUSAL: ContextVar[frozenset[int]] = ContextVar("attnviz_causal", default=froze
 """Configurations (their ``id``) whose mask of this pass was left out: causality says it all."""
 
 
-@contextlib.contextmanager
-def hooking(run: WatchedPass) -> Iterator[WatchedPass]:
+def hooking(run: WatchedPass) -> AbstractContextManager[object]:
     """Let ``run`` watch every forward pass of a hooked model inside the ``with`` block."""
-    token = _RUN.set(run)
-    try:
-        yield run
-    finally:
-        _RUN.reset(token)
+    return holding(_RUN, run)
 
 
-@contextlib.contextmanager
-def masks_forgotten() -> Iterator[None]:
+def masks_forgotten() -> AbstractContextManager[object]:
     """Let passes inside the ``with`` block know of no mask that an earlier pass left out."""
-    token = _CAUSAL.set(frozenset())
-    try:
-        yield
-    finally:
-        _CAUSAL.reset(token)
+    return holding(_CAUSAL, frozenset())
 
 
 def register() -> None:
@@ -283,7 +274,8 @@ def attention(
         on_passed = partial(_told, attended, observers)
         if run.follows is not None:
             on_passed = partial(run.follows, len(run.calls) - 1)
-        passage.begin(output, on_passed, _swap(donors))
+        donor = next((donor for donor in donors if donor.part == "gate"), None)
+        passage.begin(output, on_passed, None if donor is None else partial(exchanged, donor))
     return output, None
 
 
@@ -370,9 +362,3 @@ def _told(
 
     if observers:
         attended([Handing(observer, change) for observer in observers])
-
-
-def _swap(donors: Sequence[Donor]) -> Callable[[Tensor], Tensor] | None:
-    """Return what puts another run's gate in the place of a layer's own."""
-    donor = next((donor for donor in donors if donor.part == "gate"), None)
-    return None if donor is None else partial(exchanged, donor)

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from attnviz.core.arrays import exact
 from attnviz.core.weights import Normalization, StreamNorms
-from attnviz.models.hooked.trace import ModuleCall, close, is_low, normalization
+from attnviz.models.hooked.trace import ModuleCall, close, first_of, is_low, normalization
 
 Factor = float | Tensor
 """A number, or one for each channel, [D]."""
@@ -214,10 +214,9 @@ def mixes_tokens(call: ModuleCall, inside: Sequence[ModuleCall]) -> bool:
         kwargs["hidden_states"] = changed
     try:
         with torch.no_grad():
-            rerun = call.module(*args, **kwargs)
+            rerun = first_of(call.module(*args, **kwargs))
     except Exception:  # a model's own code, that is run in another way
         return False
-    rerun = rerun[0] if isinstance(rerun, tuple | list) else rerun
     later = rerun.reshape(-1, rerun.shape[-1])[1 : len(call.output)]
     return not close(later, call.output[1:])
 

@@ -83,7 +83,7 @@ TOKENS_AT_ONCE = 1 << 12
 """Read and written by the texts of a batch that are written side by side."""
 
 SMALL = 1 << 22
-"""Weights of a model, below which its passes are for one thread."""
+"""Weights of a model below which threads would wait for each other longer than they work."""
 
 _LOCKS: WeakKeyDictionary[nn.Module, threading.RLock] = WeakKeyDictionary()
 _LOCKING = threading.Lock()
@@ -438,28 +438,19 @@ class HookedModel:
         They are written side by side, with a cache where the model can. That it can shows the
         shortest, which has most padding beside others: it must be written as it is alone.
         """
-        with one_thread() if self._small else contextlib.nullcontext():
-            return self._each(items, tokens)
-
-    @property
-    def _small(self) -> bool:
-        """Whether threads would wait for each other longer than they work."""
-        count: int = sum(weights.numel() for weights in self.model.parameters())
-        return count < SMALL
-
-    def _each(self, items: Sequence[Item], tokens: int) -> list[tuple[int, ...]]:
-        """:meth:`write_each` with as many threads as there are."""
-        shortest = min(items, key=lambda item: len(item.ids))
-        reference = self.write(shortest, Generation(tokens), cache=False)
-        for cache in (True, False) if len(items) > 1 else ():
-            with contextlib.suppress(Exception):  # a model's own code; of one text it says what
-                texts = self._side_by_side(items, tokens, cache)
-                if texts[items.index(shortest)] == reference:
-                    return texts
-        return [
-            reference if item is shortest else self.write(item, Generation(tokens), cache=False)
-            for item in items
-        ]
+        size = sum(weights.numel() for weights in self.model.parameters())
+        with one_thread() if size < SMALL else contextlib.nullcontext():
+            shortest = min(items, key=lambda item: len(item.ids))
+            reference = self.write(shortest, Generation(tokens), cache=False)
+            for cache in (True, False) if len(items) > 1 else ():
+                with contextlib.suppress(Exception):  # a model's own code; of one text it says what
+                    texts = self._side_by_side(items, tokens, cache)
+                    if texts[items.index(shortest)] == reference:
+                        return texts
+            return [
+                reference if item is shortest else self.write(item, Generation(tokens), cache=False)
+                for item in items
+            ]
 
     def _side_by_side(
         self, items: Sequence[Item], tokens: int, cache: bool

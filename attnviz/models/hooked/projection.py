@@ -29,7 +29,14 @@ from torch.overrides import TorchFunctionMode
 
 from attnviz.core.weights import HeadLayers, Held, OutputProjection, output_slices
 from attnviz.models.hooked.layer_sums import first_item
-from attnviz.models.hooked.trace import ModuleCall, calls_of, close, is_low, normalization
+from attnviz.models.hooked.trace import (
+    TOLERANCE,
+    ModuleCall,
+    calls_of,
+    close,
+    is_low,
+    normalization,
+)
 
 _PRODUCTS = frozenset({"mul", "__mul__", "__rmul__", "mul_", "__imul__", "multiply"})
 _QUOTIENTS = frozenset({"div", "__truediv__", "true_divide", "divide"})
@@ -61,18 +68,7 @@ class Passed:
     output: Tensor  # what it gave
 
 
-@dataclass
-class _Followed:
-    """A tensor that z became: z ⊙ factor, in the order of z's numbers."""
-
-    tensor: Tensor
-    factor: Tensor
-    gate: Tensor | None = None
-    opens: bool = True
-    held: tuple[Held, ...] = ()
-
-
-@dataclass
+@dataclass(frozen=True)
 class _Begun:
     """The layer whose z is on its way."""
 
@@ -81,11 +77,32 @@ class _Begun:
     swap: Callable[[Tensor], Tensor] | None
 
 
+@dataclass(frozen=True)
+class _Followed:
+    """A tensor that z became: z ⊙ factor, in the order of z's numbers."""
+
+    begun: _Begun
+    tensor: Tensor
+    factor: Tensor
+    gate: Tensor | None = None
+    opens: bool = True
+    held: tuple[Held, ...] = ()
+
+    def spread(self, factor: Tensor) -> Tensor:
+        """Return a factor of the tensor as [B, T, H, d_v]."""
+        return factor.expand(self.tensor.shape).reshape(self.begun.z.shape)
+
+    def fits(self, factor: Tensor) -> bool:
+        """Whether a factor spreads over the tensor and not beyond it."""
+        pairs = zip(reversed(factor.shape), reversed(self.tensor.shape), strict=False)
+        return factor.ndim <= self.tensor.ndim and all(n in (1, size) for n, size in pairs)
+
+
 @dataclass
 class Passage(TorchFunctionMode):
     """Follows heads' outputs inside its ``with`` block."""
 
-    _begun: _Begun | None = None
+    pending: bool = False  # whether a layer's outputs have gone no known way to a linear layer
     _followed: dict[int, _Followed] = field(default_factory=dict)
     _kinds: dict[int, tuple[Tensor, Held]] = field(default_factory=dict)
 
@@ -100,13 +117,9 @@ class Passage(TorchFunctionMode):
         ``z`` [B, T, H, d_v]; ``swap``: gets the gate [B, H, T, d_v] that the layer computed and
         gives what takes its place; None leaves it.
         """
-        self._begun = _Begun(z, listener, swap)
-        self._followed = {id(z): _Followed(z, torch.ones((), dtype=z.dtype, device=z.device))}
-
-    @property
-    def pending(self) -> bool:
-        """Whether a layer's outputs have gone no known way to a linear layer."""
-        return self._begun is not None
+        ones = torch.ones((), dtype=z.dtype, device=z.device)
+        self._followed = {id(z): _Followed(_Begun(z, listener, swap), z, ones)}
+        self.pending = True
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Let a function run, and see what it does with what is followed."""
@@ -127,7 +140,7 @@ class Passage(TorchFunctionMode):
             if state is not None and isinstance(out, Tensor):
                 self._keep(out, state)
             return out
-        if self._begun is None:
+        if not self.pending:
             return func(*args, **kwargs)
         if name in _PRODUCTS or name in _QUOTIENTS:
             return self._multiplied(func, name, args, kwargs)
@@ -156,42 +169,36 @@ class Passage(TorchFunctionMode):
         if len(args) < 2 or len(places) != 1 or (name in _QUOTIENTS and places != [0]):
             return func(*args, **kwargs)
         state, operand = self._followed[id(args[places[0]])], args[1 - places[0]]
-        if isinstance(operand, Tensor) and not _fits(operand, state.tensor):
+        if isinstance(operand, Tensor) and not state.fits(operand):
             return func(*args, **kwargs)
-        kind = self._kind(operand)
+        kind, swap = self._kind(operand, state.begun.z), state.begun.swap
         opens = state.opens and (kind != "gate" or id(operand) in self._kinds)
-        begun = self._begun
-        assert begun is not None
-        if kind == "gate" and begun.swap is not None:
-            swapped = begun.swap(self._spread(operand, state.tensor).transpose(1, 2))
+        if kind == "gate" and swap is not None:
+            swapped = swap(state.spread(operand).transpose(1, 2))
             operand = swapped.transpose(1, 2).reshape(state.tensor.shape).to(operand.dtype)
             args = (state.tensor, operand, *args[2:])
         out = func(*args, **kwargs)
         factor = operand if name in _PRODUCTS else 1 / operand
         if isinstance(factor, Tensor):
-            factor = self._spread(factor, state.tensor).detach()
+            factor = state.spread(factor).detach()
         gate = state.gate
         if kind == "gate":
             gate = factor if gate is None else gate * factor
         held = state.held
         if kind not in held and not (kind == "scale" and "norm" in held):  # its γ
             held = (*held, kind)
-        self._followed[id(out)] = _Followed(out, state.factor * factor, gate, opens, held)
+        factor = state.factor * factor
+        self._followed[id(out)] = _Followed(state.begun, out, factor, gate, opens, held)
         return out
 
-    def _kind(self, factor: Any) -> Held:
+    def _kind(self, factor: Any, z: Tensor) -> Held:
         """Say what a factor is: a sigmoid's, a normalization's, learned, constant or computed."""
         if not isinstance(factor, Tensor) or isinstance(factor, torch.nn.Parameter):
             return "scale"
         if id(factor) in self._kinds:
             return self._kinds[id(factor)][1]
-        return "scale" if factor.numel() == 1 or not self._by_token(factor) else "gate"
-
-    def _by_token(self, factor: Tensor) -> bool:
-        """Whether a factor is another at every token."""
-        begun = self._begun
-        assert begun is not None
-        return factor.numel() >= begun.z.shape[0] * begun.z.shape[1]
+        by_token = factor.numel() >= z.shape[0] * z.shape[1]
+        return "gate" if by_token and factor.numel() > 1 else "scale"
 
     def _normalized(self, func: Any, state: _Followed, args: Any, kwargs: Any) -> Any:
         """Of :func:`torch.nn.functional.rms_norm`."""
@@ -204,33 +211,21 @@ class Passage(TorchFunctionMode):
         scale = (x.square().mean(axes, keepdim=True) + eps).rsqrt()
         weight = named.get("weight")
         scale = scale if weight is None else scale * weight.detach().float()
-        gain = self._spread(scale.to(state.tensor.dtype), state.tensor)
+        gain = state.spread(scale.to(state.tensor.dtype))
         held = state.held if "norm" in state.held else (*state.held, "norm")
         self._followed[id(out)] = replace(state, tensor=out, factor=state.factor * gain, held=held)
         return out
 
-    def _spread(self, factor: Tensor, beside: Tensor) -> Tensor:
-        """Return a factor of a tensor that z became, as [B, T, H, d_v]."""
-        begun = self._begun
-        assert begun is not None
-        return factor.expand(beside.shape).reshape(begun.z.shape)
-
     def _taken(self, state: _Followed, weight: Tensor, bias: Tensor | None, out: Tensor) -> Tensor:
         """Say what a linear layer has taken: that layer is W_O."""
-        begun = self._begun
-        assert begun is not None
-        self._begun, self._followed, self._kinds = None, {}, {}
-        if state.tensor.shape[-1] != begun.z.shape[2] * begun.z.shape[3]:
-            return out
-        z, factor = begun.z, state.factor.expand(begun.z.shape)
-        begun.listener(Passed(factor, state.gate, state.opens, state.held, z, weight, bias, out))
+        self.pending, self._followed, self._kinds = False, {}, {}
+        z = state.begun.z
+        if state.tensor.shape[-1] == z.shape[2] * z.shape[3]:
+            factor = state.factor.expand(z.shape)
+            state.begun.listener(
+                Passed(factor, state.gate, state.opens, state.held, z, weight, bias, out)
+            )
         return out
-
-
-def _fits(tensor: Tensor, beside: Tensor) -> bool:
-    """Whether one tensor spreads over the other and not beyond it."""
-    pairs = zip(reversed(tensor.shape), reversed(beside.shape), strict=False)
-    return tensor.ndim <= beside.ndim and all(length in (1, size) for length, size in pairs)
 
 
 NO_LAYER = "no linear layer takes its heads' outputs as they are"
@@ -239,11 +234,8 @@ QUANTIZED = "its W_O is stored in 8 or 4 bits, and no matrix of numbers"
 """The reason where the linear layer is known, and not what it multiplies with."""
 OFFLOADED = "its weights do not fit in memory and are read again in each pass"
 """The reason where nothing can be looked at once a module has run."""
-TOLERANCE = 1e-5
-"""Largest difference of the projection's output, relative to the largest, that counts as none."""
-
-TOLERANCE_LOW = 1e-2
-"""The same for float16 and bfloat16, to which the projection rounds what it gives."""
+_TOLERANCE_LOW = 1e-2
+""":data:`TOLERANCE` of the projection's output in float16 and bfloat16, to which it is rounded."""
 
 
 @dataclass
@@ -341,7 +333,7 @@ def _proved(
         total += bias.float()
     output = output.reshape(total.shape).float()
     error = float((total - output).abs().max() / output.abs().max().clamp_min(1e-30))
-    if error <= (TOLERANCE_LOW if low else TOLERANCE):
+    if error <= (_TOLERANCE_LOW if low else TOLERANCE):
         return OutputProjection(weight, bias)
     return OutputProjection(None, None, reason.format(error))
 

@@ -17,7 +17,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial, wraps
+from functools import wraps
 from types import ModuleType
 from typing import Any
 
@@ -26,13 +26,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnviz.attention.linear import ChannelRecurrence, Recurrence, SelectiveScan, WeightedKeys
+from attnviz.core.arrays import mapped
 from attnviz.core.heads import Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import ForwardRequest, Observer, Output, Rows, Source
 from attnviz.core.weights import OutputProjection
 from attnviz.errors import ModelError
+from attnviz.models.external_errors import replacing
 from attnviz.models.hooked.network import HookedModel, Item
-from attnviz.models.hooked.trace import TOLERANCE, TOLERANCE_LOW, is_low, listening
+from attnviz.models.hooked.trace import TOLERANCE, TOLERANCE_LOW, first_of, is_low, listening
 from attnviz.models.norm_based import OtherMaps
 from attnviz.scoring.observe import sizes
 
@@ -42,6 +44,8 @@ Heard = Callable[[int, Layer, Tensor], None]
 
 _MASKING = "apply_mask_to_padding_states"
 """What masks the padding of a layer's queries, keys and values."""
+_EARLIER = ("initial_state", "initial_states", "state")
+"""Arguments of these functions that say what an earlier text left."""
 _PATCHING = threading.RLock()
 """Functions of transformers' modules are everybody's: one pass at a time is recorded."""
 
@@ -108,9 +112,11 @@ def recording(body: nn.Module, heard: Heard) -> Iterator[None]:
             if threading.get_ident() == owner:
                 bound = signature.bind(*args, **kwargs)
                 bound.apply_defaults()
-                state = out[0] if isinstance(out, tuple) else out
-                recurrence = read(bound.arguments, module)
-                state = state.detach()
+                arguments = mapped(dict(bound.arguments), Tensor.detach)
+                if any(arguments.get(name) is not None for name in _EARLIER):
+                    raise ModelError("its layers begin with a state of an earlier text")
+                recurrence = read(arguments, module)
+                state = first_of(out).detach()
                 if isinstance(recurrence, SelectiveScan):  # [B, D, T]
                     state = state.mT
                 state = state[:, :, None] if state.ndim == 3 else state  # [B, T, H, d_v]
@@ -126,8 +132,8 @@ def recording(body: nn.Module, heard: Heard) -> Iterator[None]:
             for name, read in _READ.items():
                 function = getattr(module, name, None)
                 if function is not None:
-                    undo.callback(partial(setattr, module, name, function))
-                    setattr(module, name, stand_in(function, read, module))
+                    recorded = stand_in(function, read, module)
+                    undo.enter_context(replacing(module, name, recorded))
         lightning = [part for part in body.modules() if hasattr(part, "slope_rate")]
         if lightning and hasattr(sys.modules[type(lightning[0]).__module__], _MASKING):
             undo.enter_context(_lightning(lightning, heard))
@@ -168,21 +174,15 @@ def _lightning(layers: Sequence[Any], heard: Heard) -> Iterator[None]:
         )
         heard(layer.layer_idx, recurrence, args[0].detach().view(heads).transpose(1, 2))
 
-    with listening([layer.norm for layer in layers], pre_hook=normalizing):
-        setattr(module, _MASKING, masking)
-        try:
-            yield
-        finally:
-            setattr(module, _MASKING, original)
+    listens = listening([layer.norm for layer in layers], pre_hook=normalizing)
+    with listens, replacing(module, _MASKING, masking):
+        yield
 
 
 def _delta(arguments: Mapping[str, Any], module: Any) -> Recurrence:
     """Of ``chunk_gated_delta_rule`` and ``chunk_kda``, whose queries are divided by √d inside."""
-    if arguments.get("initial_state") is not None:
-        raise ModelError("its layers begin with a state of an earlier text")
     query, key, value, decay, write = (
-        arguments[name].detach().float().transpose(1, 2)
-        for name in ("query", "key", "value", "g", "beta")
+        arguments[name].float().transpose(1, 2) for name in ("query", "key", "value", "g", "beta")
     )
     if arguments.get("use_qk_l2norm_in_kernel"):
         query, key = (module.l2norm(x, dim=-1, eps=1e-6) for x in (query, key))
@@ -194,53 +194,48 @@ def _delta(arguments: Mapping[str, Any], module: Any) -> Recurrence:
 
 def _scan(arguments: Mapping[str, Any], module: Any) -> Recurrence:
     """Of ``mamba_chunk_scan_combined``."""
-    if arguments.get("initial_states") is not None:
-        raise ModelError("its layers begin with a state of an earlier text")
-    value = arguments["hidden_states"].detach().float().transpose(1, 2)
-    write = arguments["dt"].detach()
+    value = arguments["hidden_states"].float().transpose(1, 2)
+    write = arguments["dt"]
     if arguments.get("dt_bias") is not None:
-        write = write + arguments["dt_bias"].detach().to(write.dtype)
+        write = write + arguments["dt_bias"].to(write.dtype)
     write = F.softplus(write) if arguments.get("dt_softplus") else write
     low, high = arguments["dt_limit"]
     write = write.clamp(low, high).float().transpose(1, 2)  # [B, H, T]
-    decay = arguments["A"].detach().float()[:, None] * write
-    heads = value.shape[1]
+    decay = arguments["A"].float()[:, None] * write
+    heads, groups = value.shape[1], arguments["B"].shape[2]
     key, query = (
-        arguments[name].detach().float().transpose(1, 2).repeat_interleave(
-            heads // arguments[name].shape[2], 1
-        )
+        arguments[name].float().transpose(1, 2).repeat_interleave(heads // groups, 1)
         for name in ("B", "C")
-    )  # fmt: skip
+    )
     skip = arguments.get("D")
-    skip = None if skip is None else skip.detach().float()
+    skip = None if skip is None else skip.float()
     return Recurrence(query, key, value, decay, write, erases=False, skip=skip)
 
 
 def _selective(arguments: Mapping[str, Any], module: Any) -> SelectiveScan:
     """Of ``mamba_selective_scan``."""
-    value, step = (arguments[name].detach().mT for name in ("hidden_states", "dt"))
+    value, step = (arguments[name].mT for name in ("hidden_states", "dt"))
     if arguments.get("delta_bias") is not None:
-        step = step + arguments["delta_bias"].detach().to(step.dtype)
+        step = step + arguments["delta_bias"].to(step.dtype)
     step = F.softplus(step) if arguments.get("delta_softplus") else step
-    key, query = (arguments[name].detach().float().mT for name in ("B", "C"))
+    key, query = (arguments[name].float().mT for name in ("B", "C"))
     skip, gate = arguments.get("D"), arguments.get("z")
     return SelectiveScan(
         value.float()[:, None],
         query,
         key,
-        arguments["A"].detach().float(),
+        arguments["A"].float(),
         step.float(),
-        None if skip is None else skip.detach().float(),
-        None if gate is None else F.silu(gate.detach().float()).mT[:, None],
+        None if skip is None else skip.float(),
+        None if gate is None else F.silu(gate.float()).mT[:, None],
     )
 
 
 def _weighted(arguments: Mapping[str, Any], module: Any) -> WeightedKeys:
     """Of ``rwkv_linear_attention``."""
-    if arguments.get("state") is not None:
-        raise ModelError("its layers begin with a state of an earlier text")
-    value, key = (arguments[name].detach().float() for name in ("value", "key"))
-    decay, bonus = (arguments[name].detach().float() for name in ("time_decay", "time_first"))
+    value, key, decay, bonus = (
+        arguments[name].float() for name in ("value", "key", "time_decay", "time_first")
+    )
     return WeightedKeys(value[:, None], key, decay.exp(), bonus)
 
 

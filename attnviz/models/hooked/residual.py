@@ -35,12 +35,14 @@ from attnviz.attention.contributions import deviation
 from attnviz.core.heads import Site
 from attnviz.core.source import Start
 from attnviz.core.weights import Normalization, OutputProjection, Readout, Sublayer
+from attnviz.models.external_errors import replacing
 from attnviz.models.hooked.interface import WatchedPass, hooking
 from attnviz.models.hooked.layer_sums import LayerSum, explained, scale_between
 from attnviz.models.hooked.network import HookedModel, Item
 from attnviz.models.hooked.projection import OFFLOADED, head_layers
 from attnviz.models.hooked.survey import TOLERANCE_LOW, change
 from attnviz.models.hooked.trace import (
+    TOLERANCE,
     ModuleCall,
     calls_of,
     close,
@@ -50,9 +52,6 @@ from attnviz.models.hooked.trace import (
     normalization,
 )
 from attnviz.models.tracing import Turns
-
-TOLERANCE = 1e-5
-"""Largest difference of final states, relative to the largest, between a whole and a late pass."""
 
 
 @dataclass(frozen=True)
@@ -80,12 +79,12 @@ class Stack:
         with contextlib.ExitStack() as undo:
             ended = self.layers[len(self.layers) if start.end is None else start.end :]
             for layer in [*self.layers[: start.layer], *ended]:
-                undo.enter_context(_replaced(layer, self._skip))
+                undo.enter_context(replacing(layer, "forward", self._skip))
             if self.encoder is not None:
                 for layer in self.encoder.layers:
-                    undo.enter_context(_replaced(layer, self.encoder._skip))
+                    undo.enter_context(replacing(layer, "forward", self.encoder._skip))
             if start.layer == len(self.layers):
-                undo.enter_context(_replaced(self.layers[-1], given))
+                undo.enter_context(replacing(self.layers[-1], "forward", given))
                 yield
                 return
             undo.enter_context(listening([self.layers[start.layer]], pre_hook=entering))
@@ -188,19 +187,6 @@ def _listed(body: nn.Module, plan: Sequence[tuple[int, Site]]) -> nn.ModuleList 
         if all(module in inside[site.layer] for module, site in plan):
             return listed
     return None
-
-
-@contextlib.contextmanager
-def _replaced(layer: nn.Module, forward: Any) -> Iterator[None]:
-    """Let a layer do something else inside the block; a forward of its own comes back."""
-    original = vars(layer).get("forward")
-    layer.forward = forward
-    try:
-        yield
-    finally:
-        del layer.forward
-        if original is not None:
-            layer.forward = original
 
 
 def _hidden(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
@@ -311,11 +297,22 @@ def find_residual(
         weight = None if projection is None else projection.weight
         entered, ended = states[number][0], states[number + 1][0]
         added = explained(layer, weight, ran, entered, ended)
+        if added is None and weight is None:
+            return _none(
+                f"layer {number} has no attention, and does not simply add what its modules give "
+                "to its input"
+            )
         if added is None:
-            return _none(_not_added(number, attends=weight is not None))
+            return _none(
+                f"layer {number} does not simply add attention and a feed-forward part to its input"
+            )
         sums.append(added)
     readout = _readout(network, modules, beside, ran, states[-1][0], output)
-    no_sum = _no_sum(sums)
+    scales = next((n for n, added in enumerate(sums) if isinstance(added.residual, Tensor)), None)
+    no_sum = "" if scales is None else (
+        f"layer {scales} multiplies every channel of what enters it with another number before it "
+        "adds to that"
+    )  # fmt: skip
     if readout.summed.table is None:
         reason = readout.reason
         over = next((number for number, added in enumerate(sums) if added.over), None)
@@ -337,26 +334,6 @@ def find_residual(
     )  # fmt: skip
     readout = summed if readout.uncapped is None else replace(readout, uncapped=summed)
     return Residual(readout, tuple(sums), no_sum)
-
-
-def _not_added(number: int, *, attends: bool) -> str:
-    """Why a layer's output is no sum that is known."""
-    if not attends:
-        return (
-            f"layer {number} has no attention, and does not simply add what its modules give to "
-            "its input"
-        )
-    return f"layer {number} does not simply add attention and a feed-forward part to its input"
-
-
-def _no_sum(sums: Sequence[LayerSum]) -> str:
-    """Why what heads write does not reach later layers in a known way; empty where it does.
-
-    Layers that mix tokens without attention add to it, as MLPs do.
-    """
-    scales = (n for n, added in enumerate(sums) if isinstance(added.residual, Tensor))
-    reason = "multiplies every channel of what enters it with another number before it adds to that"
-    return next((f"layer {number} {reason}" for number in scales), "")
 
 
 def _factors(factors: Sequence[Any]) -> tuple[Any, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -203,21 +203,8 @@ class Hooked(Prompted):
         like = torch.empty(0, device=self._network.device)
         standing = merged(self._standing, request.gates or {}, like)
         cuts = self._cuts(request.cuts or {}, like)
-        self._check(observers, gated=bool(request.gates or request.donors or cuts))
-        stack = None if start is None and not request.states else self._layers
-        late = start is not None and stack is not None and start.layer < len(stack.layers)
-        lacking = stack is None or (start is not None and not stack.starts)
-        if (lacking and (start is not None or request.states)) or (
-            late and stack is not None and stack.encoder
-        ):
-            raise ModelError(
-                f"{self._name} has no plain list of layers that run one after the other; a pass "
-                "cannot begin at one of them, nor show the states between them"
-            )
-        if start is not None and observers and self.info.backend == "eager":
-            raise ModelError(
-                f"a pass of {self._name} that begins at a layer shows no attention: {self.no_gates}"
-            )
+        gated = bool(request.gates or request.donors or cuts)
+        stack = self._checked(observers, request, gated=gated)
         if start is not None:
             start = replace(start, hidden=begin(self._name, start, batch, self.layout))
         if request.mlps and not self._residual.splits:
@@ -231,41 +218,45 @@ class Hooked(Prompted):
             grad=request.grad,
             states=request.states or request.mlps,
         )
-        with self._network.lock, tracked:
+        first, end = _layers_of(start)
+        plan = [
+            call
+            for call in self._survey.plan
+            if (start is None or not self._network.seq2seq)
+            and first <= call[1].layer
+            and (end is None or call[1].layer < end)
+        ]
+        with self._network.lock, tracked, contextlib.ExitStack() as around:
+            towers = bool(items[0].ids and items[0].features)
+            watched = WatchedPass(
+                observers, plan, standing, request.donors or {}, cuts, aside=towers,
+                device=self._network.device,
+            )  # fmt: skip
             if self.info.backend == "hooked":
-                first, end = _layers_of(start)
-                plan = [
-                    call
-                    for call in self._survey.plan
-                    if (start is None or not self._network.seq2seq)
-                    and first <= call[1].layer
-                    and (end is None or call[1].layer < end)
-                ]
-                with contextlib.ExitStack() as around:
-                    towers = bool(items[0].ids and items[0].features)
-                    watched = WatchedPass(
-                        observers, plan, standing, request.donors or {}, cuts, aside=towers,
-                        device=self._network.device,
-                    )  # fmt: skip
-                    gates = any(d.part == "gate" for part in watched.donors.values() for d in part)
-                    if self._held and (observers or gates):
-                        watched.held = self._held
-                        watched.passage = around.enter_context(Passage())
-                    run = around.enter_context(hooking(watched))
-                    if request.residuals:
-                        around.enter_context(self._sublayers.handing(run))
-                    around.enter_context(self._watched(stack, request, start, states, added))
-                    keeps = request.keep or request.past is not None
-                    earlier = past_of_batch(request.past, len(items), like) if keeps else None
-                    output = self._network.run(
-                        items, segments=self._texts.segments, logits=request.logits, past=earlier
-                    )
-                run.check_complete()
+                gates = any(d.part == "gate" for part in watched.donors.values() for d in part)
+                if self._held and (observers or gates):
+                    watched.held = self._held
+                    watched.passage = around.enter_context(Passage())
+                around.enter_context(hooking(watched))
+                if request.residuals:
+                    around.enter_context(self._sublayers.handing(watched))
+            if stack is not None and start is not None:
+                around.enter_context(stack.beginning(start))
+            if stack is not None and request.states:
+                around.enter_context(stack.keeping(states, first, end))
+            if request.mlps:
+                around.enter_context(self._residual.keeping(added, first))
+            if self.info.backend == "hooked":
+                keeps = request.keep or request.past is not None
+                earlier = past_of_batch(request.past, len(items), like) if keeps else None
+                output = self._network.run(
+                    items, segments=self._texts.segments, logits=request.logits, past=earlier
+                )
+                watched.check_complete()
             else:
-                with self._watched(stack, request, start, states, added):
-                    output = self._forward_eagerly(
-                        items, observers, logits=request.logits, terms=request.terms
-                    )
+                output = self._forward_eagerly(
+                    items, observers, logits=request.logits, terms=request.terms
+                )
         last = output.get("last_hidden_state")
         scores = output.get("logits") if request.logits else None
         scores = None if scores is None else at_positions(scores, request.asked).to(like.device)
@@ -281,32 +272,30 @@ class Hooked(Prompted):
             tuple(state.to(like.device) for state in states), mlps, past, mixers, deviations,
         )  # fmt: skip
 
-    def _check(self, observers: Sequence[Observer], *, gated: bool) -> None:
-        """Refuse to watch or to change attention where there is none, or none that is ours."""
+    def _checked(
+        self, observers: Sequence[Observer], request: ForwardRequest, *, gated: bool
+    ) -> Stack | None:
+        """Return the layers that a pass needs as a list; ModelError where it cannot be run."""
         if observers:
             check_attends(self._name, self.layout)
         if gated and self.no_gates:
             raise ModelError(f"attention of {self._name} cannot be gated: {self.no_gates}")
-
-    @contextlib.contextmanager
-    def _watched(
-        self,
-        stack: Stack | None,
-        request: ForwardRequest,
-        start: Start | None,
-        states: list[Tensor],
-        added: AddedParts,
-    ) -> Iterator[None]:
-        """Inside the ``with`` block passes begin where asked, and what is asked for is kept."""
-        first, end = _layers_of(start)
-        with contextlib.ExitStack() as around:
-            if stack is not None and start is not None:
-                around.enter_context(stack.beginning(start))
-            if stack is not None and request.states:
-                around.enter_context(stack.keeping(states, first, end))
-            if request.mlps:
-                around.enter_context(self._residual.keeping(added, first))
-            yield
+        start = request.start
+        stack = None if start is None and not request.states else self._layers
+        late = start is not None and stack is not None and start.layer < len(stack.layers)
+        lacking = stack is None or (start is not None and not stack.starts)
+        if (lacking and (start is not None or request.states)) or (
+            late and stack is not None and stack.encoder
+        ):
+            raise ModelError(
+                f"{self._name} has no plain list of layers that run one after the other; a pass "
+                "cannot begin at one of them, nor show the states between them"
+            )
+        if start is not None and observers and self.info.backend == "eager":
+            raise ModelError(
+                f"a pass of {self._name} that begins at a layer shows no attention: {self.no_gates}"
+            )
+        return stack
 
     def _parts(
         self, added: AddedParts, items: int, states: Sequence[Tensor], request: ForwardRequest
@@ -314,14 +303,13 @@ class Hooked(Prompted):
         """Return what the parts of the layers added, [B, T, D] each."""
         if not request.mlps:
             return (), {}
-        shaped = [
+        mlps, mixers = (
             {
                 n: part.reshape(items, -1, part.shape[-1]).to(self._network.device)
                 for n, part in parts.items()
             }
             for parts in (added.mlps, added.mixers)
-        ]
-        mlps, mixers = shaped
+        )
         first, end = _layers_of(request.start)
         layers = range(len(self._residual.layers))[first:end]
         like = next(iter([*mlps.values(), *mixers.values(), *states]), None)

@@ -531,10 +531,14 @@ def _hooked_pass(network: HookedModel, items: Sequence[Item]) -> Trace:
     outputs = projections.by_call
     if not shapes and any(out.weight is None and out.reason != OFFLOADED for out in outputs):
         held = _held_projections(network, items, len(outputs))
-        outputs = [_proved(out, held.get(n)) for n, out in enumerate(outputs)]
-        outputs = [out if out.weight is not None else
-                replace(out, reason=why_unsplit(network.family, out.reason))
-                for out in outputs]  # fmt: skip
+        for n, out in enumerate(outputs):
+            behind = held.get(n)
+            # what was refused for another reason than something before it stays refused
+            if out.weight is None and behind and (behind.held or out.reason == NO_LAYER):
+                outputs[n] = behind
+            if outputs[n].weight is None:
+                reason = why_unsplit(network.family, outputs[n].reason)
+                outputs[n] = replace(outputs[n], reason=reason)
     return replace(trace, maps=maps, modules=modules, projections=tuple(outputs))
 
 
@@ -550,16 +554,6 @@ def _watched_pass(network: HookedModel, items: Sequence[Item], run: WatchedPass)
     except Exception as error:  # as above
         return Trace(items, fault=f"the hooked pass failed: {one_line(error)}")
     return Trace(items, maps, _states(output))
-
-
-def _proved(plain: OutputProjection, held: OutputProjection | None) -> OutputProjection:
-    """Return the projection as it is read from its module, else with what stands before it held.
-
-    What was refused for another reason than something before it stays refused.
-    """
-    if plain.weight is not None or held is None:
-        return plain
-    return held if held.held or plain.reason == NO_LAYER else plain
 
 
 def _held_projections(

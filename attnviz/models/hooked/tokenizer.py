@@ -22,6 +22,9 @@ from attnviz.models.text import (
 )
 
 _UNLIMITED = 1_000_000  # a tokenizer's ``model_max_length`` from here on means that nobody set one
+_VOCABULARIES = (
+    "tokenizer*", "vocab*", "merges*", "*.spm", "*.model", "tekken.json", "*.tiktoken",
+)  # fmt: skip
 
 
 class Texts:
@@ -175,7 +178,7 @@ def load_texts(folder: Path, name: str) -> Texts:
                 )
             provoke(tokenizer)
     except ModelError as error:
-        if not _vocabularies(folder):
+        if not any(path for pattern in _VOCABULARIES for path in folder.glob(pattern)):
             return texts(None, fault="its folder has no tokenizer")
         return texts(None, fault=str(error))
     # transformers makes up an empty vocabulary where the files are missing
@@ -183,8 +186,3 @@ def load_texts(folder: Path, name: str) -> Texts:
     if files != {"tokenizer.json"} and not any((folder / file).exists() for file in files):
         return texts(None, fault="its folder has no tokenizer")
     return texts(tokenizer)
-
-
-def _vocabularies(folder: Path) -> list[Path]:
-    patterns = ("tokenizer*", "vocab*", "merges*", "*.spm", "*.model", "tekken.json", "*.tiktoken")
-    return [path for pattern in patterns for path in folder.glob(pattern)]

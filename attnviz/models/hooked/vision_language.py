@@ -223,14 +223,11 @@ def load_processor(folder: Path, name: str, family: str) -> Any:
         try:
             return auto.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         except Exception:  # transformers says it in several ways
-            filmless = None if _installed() else _without_films(folder, family)
+            installed = importlib.util.find_spec("torchvision") is not None
+            filmless = None if installed else _without_films(folder, family)
             if filmless is None:
                 raise
             return filmless.from_pretrained(folder, local_files_only=True)
-
-
-def _installed() -> bool:
-    return importlib.util.find_spec("torchvision") is not None
 
 
 def _without_films(folder: Path, family: str) -> Any | None:

@@ -21,8 +21,6 @@ from attnviz.models.native.source import SMALL, Native
 from attnviz.models.native.weights import NO_WORDS, DrawnWeights, ShuffledWeights, Weights
 
 if TYPE_CHECKING:
-    import torch
-
     from attnviz.models.controls import Control
 
 __all__ = ["Native", "Unsupported", "load"]
@@ -33,16 +31,21 @@ def load(located: Located, device: str, precision: str, control: Control | None 
     settings = config.read(located.config)
     reader = tokenizer.load(located.folder, settings.family.tokenizer)
     shuffled = control is not None and control.scale == "trained"
-    plain = device == "cpu" and precision == "float32" and not shuffled
-    target = None if plain else _placed(device, precision)
+    target = None
+    if device != "cpu" or precision != "float32" or shuffled:
+        import torch
 
-    if control is not None and not shuffled:
-        initial = DrawnWeights(located.config, settings, control.seed, target)
-        return Native(located, build(settings, initial), reader, lambda: NO_WORDS)
-    weights = Weights(located.weights, settings.family, target)
+        target = (torch.device(device), torch_dtype(precision))
+    origin = (located.weights, settings.family, target)
     if control is not None:
-        network = build(settings, ShuffledWeights(weights, control.seed))
+        network = build(
+            settings,
+            ShuffledWeights(*origin, seed=control.seed)
+            if shuffled
+            else DrawnWeights(located.config, settings, control.seed, target),
+        )
         return Native(located, network, reader, lambda: NO_WORDS)
+    weights = Weights(*origin)
     weights.check_copies(settings)
     network = build(settings, weights, streamed=weights.size > _room(device))
     return Native(located, network, reader, lambda: words.read(weights, network))
@@ -59,9 +62,3 @@ def is_small(located: Located) -> bool:
 def _room(device: str) -> int:
     """Bytes that a model's weights may take on a device: what is free, or half of the memory."""
     return physical_memory() // 2 if device == "cpu" else memory_of(device) * 9 // 10
-
-
-def _placed(device: str, precision: str) -> tuple[torch.device, torch.dtype]:
-    import torch
-
-    return torch.device(device), torch_dtype(precision)

@@ -128,7 +128,9 @@ def read(raw: Mapping[str, Any]) -> Config:
             raise Unsupported(f"its configuration has {key} {raw[key]!r}")
     values = dict(family.defaults)
     keys = {}
-    for name, names in _keys(raw["model_type"]).items():
+    family_keys = keys_of(raw["model_type"])
+    for name in _SETTINGS:
+        names = getattr(family_keys, "d_model" if name == "width" else name)
         present = [key for key in names if raw.get(key) is not None]
         keys[name] = (present or names or (name,))[0]
         values[name] = raw[present[0]] if present else values.get(name)
@@ -148,12 +150,6 @@ def read(raw: Mapping[str, Any]) -> Config:
     if config.max_tokens < 1:
         raise ModelError(f"config.json leaves no position for a token: pad_token_id {config.pad}")
     return config
-
-
-def _keys(family: str) -> Mapping[str, tuple[str, ...]]:
-    """Map settings to their names in the family's ``config.json``, what counts most first."""
-    keys = keys_of(family)
-    return {name: getattr(keys, "d_model" if name == "width" else name) for name in _SETTINGS}
 
 
 def _check(values: Mapping[str, Any], keys: Mapping[str, str]) -> None:

@@ -8,18 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 from attnviz.attention.blocks import attend_unchecked
 from attnviz.core import arrays
 from attnviz.core.arrays import Array
 from attnviz.core.heads import Site
 from attnviz.core.source import Cuts, Donors, Gates, Observer, Positions, at_positions
+from attnviz.core.weights import Normalization
 from attnviz.models.native.config import Config, Unsupported
-from attnviz.models.native.weights import Weights
-
-if TYPE_CHECKING:
-    from attnviz.models.native.weights import DrawnWeights, ShuffledWeights
+from attnviz.models.native.weights import DrawnWeights, Weights
 
 Function = Callable[[Array], Array]
 
@@ -57,6 +54,11 @@ class Norm:
     weight: Array
     bias: Array
     eps: float
+
+    @property
+    def normalization(self) -> Normalization:
+        """The same as a source says it."""
+        return Normalization(self.weight, self.eps, self.bias)
 
     def __call__(self, x: Array) -> Array:
         """[..., D] -> [..., D]."""
@@ -249,9 +251,7 @@ class Network:
         return attended.output.swapaxes(1, 2).reshape(-1, *h.shape[1:])
 
 
-def build(
-    config: Config, weights: Weights | DrawnWeights | ShuffledWeights, *, streamed: bool = False
-) -> Network:
+def build(config: Config, weights: Weights | DrawnWeights, *, streamed: bool = False) -> Network:
     """Take a model's tensors out of a checkpoint, or draw them.
 
     ``streamed``: layers are read when they run, each time, and only one is in memory.
@@ -300,8 +300,9 @@ def build(
         Streamed(layer, config.layers) if streamed else tuple(map(layer, range(config.layers))),
         ACTIVATIONS[config.activation],
     )
-    if streamed and isinstance(weights, Weights):  # names and shapes alone are looked at now
-        with weights.unread():
-            list(network.layers)
-    weights.check_all_taken()
+    if isinstance(weights, Weights):
+        if streamed:  # names and shapes alone are looked at now
+            with weights.unread():
+                list(network.layers)
+        weights.check_all_taken()
     return network

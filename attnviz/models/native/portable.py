@@ -113,7 +113,7 @@ def portable(
         max_tokens=config.max_tokens,
         inner=config.inner,
         tensors={
-            name: np.ascontiguousarray(_float32(tensor))
+            name: np.ascontiguousarray(arrays.to_numpy(tensor), np.float32)
             for name, tensor in _tensors(network, words)
         },
         words=isinstance(words, Words),
@@ -139,11 +139,6 @@ def _tensors(network: Network, words: Words | str) -> Iterator[tuple[str, Array]
             dense, _, norm = words.transform
             yield from _pair("words.dense", dense)
             yield from _pair("words.norm", norm)
-
-
-def _float32(array: Array) -> NDArray[np.float32]:
-    lib = arrays.of(array)
-    return arrays.to_numpy(lib.cast(array, lib.float32))
 
 
 def _layer(number: int, layer: NativeLayer) -> Iterator[tuple[str, Array]]:

@@ -37,13 +37,22 @@ from attnviz.core.source import (
 )
 from attnviz.core.threads import cores, one_blas_thread
 from attnviz.core.tokens import Sides, Tokens
+from attnviz.core.weights import (
+    Embedding,
+    OutputProjection,
+    Reading,
+    Readout,
+    Sublayer,
+    input_slices,
+    output_slices,
+)
 from attnviz.errors import InputError, Message, ModelError, UsageError
 from attnviz.models import limits, text
+from attnviz.models.chat import as_text, compared
 from attnviz.models.external_errors import muted, refusing
 from attnviz.models.folder import Located, SmallFiles, ends
-from attnviz.models.native import words as matrices
 from attnviz.models.native.network import Cache, Network, Streamed
-from attnviz.models.native.words import NativePass, Words, fill, write
+from attnviz.models.native.words import NativePass, Words, fill, rows_of, write
 from attnviz.models.running import (
     Gated,
     begin,
@@ -55,7 +64,6 @@ from attnviz.models.running import (
 )
 
 if TYPE_CHECKING:
-    from attnviz.core.weights import Embedding, OutputProjection, Reading, Readout, Sublayer
     from attnviz.models.hooked.tokenizer import Texts
     from attnviz.models.native.portable import Portable
     from attnviz.models.traced import TracedPass
@@ -63,6 +71,11 @@ if TYPE_CHECKING:
 PAIRS = "BERT, DistilBERT and RoBERTa"
 """The families that are trained on two sentences at once."""
 
+POST_NORM = (
+    "each of its layers normalizes the sum of what it gets and what it adds, so that nothing "
+    "reaches the output as it was written"
+)
+"""Why a post-norm model's logits are no sum over heads."""
 
 MOST_WEIGHTS, MOST_PRODUCTS = 1 << 25, 1 << 35
 """Attention weights and multiplications of a pass, of all layers, above which it runs on torch:
@@ -249,6 +262,10 @@ class Native(Gated):
         return "" if self._info.untrained else str(first)
 
     @property
+    def _pre_norm(self) -> bool:
+        return self._stored.config.family.pre_norm
+
+    @property
     def folder(self) -> Path:
         """Where its checkpoint lies."""
         return self._located.folder
@@ -279,7 +296,6 @@ class Native(Gated):
             )
         notes: list[str] = []
         if prompt.chat is not None:
-            from attnviz.models.chat import as_text
             from attnviz.models.hooked.tokenizer import load_texts
 
             if self._texts is None:  # here, since the time of a template is bounded
@@ -300,19 +316,12 @@ class Native(Gated):
         if note:
             tokens, offsets = self._cut(prompt, tokens, limit)
             notes.append(note)
-        if prompt.spans:
-            from attnviz.models.text import spanned
-
-            tokens = spanned(tokens, prompt, offsets, notes)
+        tokens = text.spanned(tokens, prompt, offsets, notes)
         if prompt.generate is not None:
             tokens = self._go_on(tokens, prompt.generate, limit)
             notes.append(limits.written(tokens, prompt.generate))
         inputs = Inputs({kind: Sides(tokens, tokens)}, tuple(notes))
-        if prompt.reply is None:
-            return inputs
-        from attnviz.models.chat import compared
-
-        return compared(self, inputs, prompt.reply)
+        return inputs if prompt.reply is None else compared(self, inputs, prompt.reply)
 
     def _go_on(self, tokens: Tokens, generation: Generation, limit: int) -> Tokens:
         """Return the tokens and what the model writes after them."""
@@ -451,23 +460,55 @@ class Native(Gated):
 
     def output(self, site: Site) -> OutputProjection:
         """W_O and b_O of a layer."""
-        return matrices.output(self._network, site.layer)
+        out = self._network.layers[site.layer].out
+        return OutputProjection(output_slices(out.weight, self._stored.config.heads), out.bias)
 
     def sublayer(self, site: Site) -> Sublayer:
         """Return the residual connection around a layer's attention, and its normalization."""
-        return matrices.sublayer(self._network, site.layer)
+        norm = self._network.layers[site.layer].norm_1
+        return Sublayer("pre" if self._pre_norm else "post", norm.normalization)
 
     def reading(self, site: Site) -> Reading:
         """W_Q, W_K and W_V of a layer, and the normalizations around them."""
-        return matrices.reading(self._network, site.layer)
+        config, layer = self._stored.config, self._network.layers[site.layer]
+        query, key, value = (
+            input_slices(rows, config.heads)
+            for affine in layer.project
+            for rows in rows_of(affine.weight, config.width)
+        )
+        biases = [
+            rows.reshape(config.heads, -1)
+            for affine in layer.project
+            for rows in rows_of(affine.bias, config.width)
+        ]
+        first, second = layer.norm_1.normalization, layer.norm_2.normalization
+        return Reading(
+            query,
+            key,
+            value,
+            biases[0],
+            biases[1],
+            norm=first if self._pre_norm else None,
+            after=() if self._pre_norm else (first, second),
+            scale=config.scale(site.layer),
+            causal=config.family.kind == "decoder",
+        )
 
     def embedding(self) -> Embedding:
-        """Return the tables of tokens and positions."""
-        return matrices.embedding(self._network)
+        """Return the tables of tokens and positions; segments are left out."""
+        network, config = self._network, self._stored.config
+        positions = network.positions[config.positions - config.max_tokens :]  # that tokens get
+        norm = None if self._pre_norm else network.norm.normalization
+        return Embedding(network.tokens, positions, norm)
 
     def readout(self) -> Readout:
         """How the residual stream becomes logits; BERT and its like have no such sum."""
-        return matrices.readout(self._network, self._words)
+        if not self._pre_norm:
+            return Readout(None, reason=POST_NORM)
+        words, norm = self._words, self._network.norm
+        if isinstance(words, str):
+            return Readout(None, reason=words)
+        return Readout(words.table, norm.weight, norm.eps, norm.bias, words.bias)
 
     def tokens(self, ids: Sequence[int]) -> Tokens:
         """Return what ids stand for."""

@@ -54,13 +54,10 @@ def load(folder: Path, usual: Spelling) -> Tokenizer | None:
     settings = _json(folder / "tokenizer_config.json")
     if settings.get("auto_map"):
         raise Unsupported("its tokenizer asks for code of its own (auto_map)")
-    if (folder / "tokenizer.json").is_file():
-        loaded: Tokenizer | None = _read(folder / "tokenizer.json", _from_file)
-    else:
-        loaded = _build(folder, usual, settings)
-    if loaded is None:
+    file = folder / "tokenizer.json"
+    tokenizer = _read(file, _from_file) if file.is_file() else _build(folder, usual, settings)
+    if tokenizer is None:
         return None
-    tokenizer = loaded
     _apply(tokenizer, settings)
     tokenizer.no_padding()
     tokenizer.no_truncation()

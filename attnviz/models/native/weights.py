@@ -28,9 +28,6 @@ from attnviz.models.native.config import GPT2, Config, NativeFamily, Unsupported
 if TYPE_CHECKING:
     import torch
 
-    from attnviz.models.native.config import Config
-
-
 _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 _NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
@@ -276,22 +273,16 @@ class DrawnWeights:
         tensor = arrays.array(values)
         return tensor if self._target is None else arrays.to_torch(tensor).to(*self._target)
 
-    def check_all_taken(self) -> None:
-        """Nothing is left over where nothing is stored."""
 
-
-class ShuffledWeights:
+class ShuffledWeights(Weights):
     """The tensors of a checkpoint, the entries of each in random order, which torch draws."""
 
-    def __init__(self, weights: Weights, seed: int) -> None:
+    def __init__(self, *origin: Any, seed: int) -> None:
         import torch
 
-        self._weights, self._generator = weights, torch.Generator().manual_seed(seed)
+        super().__init__(*origin)
+        self._generator = torch.Generator().manual_seed(seed)
 
     def take(self, name: str, *shape: int) -> Array:
         """Return the tensor of this name."""
-        return shuffled(self._weights.take(name, *shape), self._generator)
-
-    def check_all_taken(self) -> None:
-        """See :class:`~attnviz.models.native.weights.Weights`."""
-        self._weights.check_all_taken()
+        return shuffled(super().take(name, *shape), self._generator)

@@ -1,4 +1,4 @@
-"""The LM head on a native model, and its matrices as heads read and write: views of its tensors.
+"""The LM head on a native model.
 
 GPT-2 multiplies with its token embeddings; BERT, DistilBERT and RoBERTa transform and normalize
 first, and add a bias for each token.
@@ -21,16 +21,6 @@ from attnviz.core.arrays import Array
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Generation
 from attnviz.core.source import Cuts, Gates, Observer
-from attnviz.core.weights import (
-    Embedding,
-    Normalization,
-    OutputProjection,
-    Reading,
-    Readout,
-    Sublayer,
-    input_slices,
-    output_slices,
-)
 from attnviz.models.native.network import Affine, Cache, Function, Network, Norm
 from attnviz.models.native.weights import Weights
 from attnviz.models.traced import StreamPart, TracedPass
@@ -73,22 +63,14 @@ def read(weights: Weights, network: Network) -> Words | str:
     own_bias = f"{names['table']}.bias"
     if not config.tied and weights.has(own_bias):  # no longer the same tensor as the other bias
         bias = own_bias
-    return Words(
-        table,
-        weights.take_whole(bias, vocab),
-        (
-            Affine(
-                weights.take_whole(f"{dense}.weight", width, width),
-                weights.take_whole(f"{dense}.bias", width),
-            ),
-            network.activation,
-            Norm(
-                weights.take_whole(f"{norm}.weight", width),
-                weights.take_whole(f"{norm}.bias", width),
-                config.eps,
-            ),
-        ),
-    )
+
+    def both(name: str, *shape: int) -> tuple[Array, Array]:
+        weight = weights.take_whole(f"{name}.weight", *shape)
+        return weight, weights.take_whole(f"{name}.bias", width)
+
+    added = weights.take_whole(bias, vocab)
+    layer, last = Affine(*both(dense, width, width)), Norm(*both(norm, width), config.eps)
+    return Words(table, added, (layer, network.activation, last))
 
 
 def write(
@@ -140,78 +122,9 @@ class Choice:
         return int(order[min(index, int((chances > 0).sum()) - 1)])
 
 
-POST_NORM = (
-    "each of its layers normalizes the sum of what it gets and what it adds, so that nothing "
-    "reaches the output as it was written"
-)
-"""Why a post-norm model's logits are no sum over heads."""
-
-
-def reading(network: Network, number: int) -> Reading:
-    """W_Q, W_K and W_V of a layer, and the normalizations around them."""
-    config, layer = network.config, network.layers[number]
-    family, heads = config.family, config.heads
-    weights = [part for lin in layer.project for part in _split(lin.weight, config.width)]
-    biases = [
-        part.reshape(heads, -1) for lin in layer.project for part in _split(lin.bias, config.width)
-    ]
-    query, key, value = (input_slices(weight, heads) for weight in weights)
-    first, second = _norm(layer.norm_1), _norm(layer.norm_2)
-    return Reading(
-        query,
-        key,
-        value,
-        biases[0],
-        biases[1],
-        norm=first if family.pre_norm else None,
-        after=() if family.pre_norm else (first, second),
-        scale=config.scale(number),
-        causal=family.kind == "decoder",
-    )
-
-
-def _split(stacked: Array, width: int) -> Iterator[Array]:
+def rows_of(stacked: Array, width: int) -> Iterator[Array]:
     """Every ``width`` rows."""
     return (stacked[first : first + width] for first in range(0, len(stacked), width))
-
-
-def embedding(network: Network) -> Embedding:
-    """Return the tables of tokens and positions; segments are left out."""
-    config = network.config
-    norm = None if config.family.pre_norm else _norm(network.norm)
-    return Embedding(network.tokens, _used(network), norm)
-
-
-def output(network: Network, number: int) -> OutputProjection:
-    """W_O and b_O of a layer."""
-    out = network.layers[number].out
-    return OutputProjection(output_slices(out.weight, network.config.heads), out.bias)
-
-
-def sublayer(network: Network, number: int) -> Sublayer:
-    """Return the residual connection around a layer's attention, and its normalization."""
-    norm = _norm(network.layers[number].norm_1)
-    return Sublayer("pre" if network.config.family.pre_norm else "post", norm)
-
-
-def readout(network: Network, words: Words | str) -> Readout:
-    """How the residual stream becomes logits."""
-    if not network.config.family.pre_norm:
-        return Readout(None, reason=POST_NORM)
-    if isinstance(words, str):
-        return Readout(None, reason=words)
-    norm = network.norm
-    return Readout(words.table, norm.weight, norm.eps, norm.bias, words.bias)
-
-
-def _used(network: Network) -> Array:
-    """Return the rows of the position table that tokens get, the first token's first."""
-    config = network.config
-    return network.positions[config.positions - config.max_tokens :]
-
-
-def _norm(norm: Norm) -> Normalization:
-    return Normalization(norm.weight, norm.eps, norm.bias)
 
 
 @dataclass(frozen=True, eq=False)
@@ -312,7 +225,7 @@ def fill(
             passed.keep(StreamPart("product", Affine(weight, bias)(h), None, h, weight, bias))
             for affine in layer.project
             for weight, bias in zip(
-                _split(affine.weight, width), _split(affine.bias, width), strict=True
+                rows_of(affine.weight, width), rows_of(affine.bias, width), strict=True
             )
         )
         z = passed.outputs[site].reshape(1, h.shape[1], -1)

@@ -43,8 +43,8 @@ _ROLES = {
 class StoredProjections:
     """The tensors of every layer's attention."""
 
-    transposed: bool  # whether matrices are stored as [in, out]
-    fused: bool  # whether query, key and value are one matrix
+    # whether query, key and value are one matrix, and all matrices stored as [in, out] (GPT-2)
+    fused: bool
     # whether sizes of heads do not follow from their number, so that transformers may load fewer
     cuttable: bool
     # by layer and part (``q``, ``k``, ``v``, ``qkv``, ``out``, then ``.weight`` or ``.bias``), the
@@ -66,7 +66,7 @@ def place(module: str) -> tuple[int, str] | None:
 def find_projections(tensors: Iterable[str], model: str) -> StoredProjections:
     """Find the projections by the names of a checkpoint's tensors."""
     listed = list(tensors)
-    for patterns, transposed, grouped in (
+    for patterns, fused, grouped in (
         ((_FUSED,), True, False),
         (_APART, False, False),
         ((_GROUPED,), False, True),
@@ -83,11 +83,11 @@ def find_projections(tensors: Iterable[str], model: str) -> StoredProjections:
                     extra[layer] = (*extra.get(layer, ()), name)
                     continue
                 names.setdefault(layer, {})[f"{role}.{match[3]}"] = name
-        needed = {"qkv.weight", "out.weight"} if transposed else {
+        needed = {"qkv.weight", "out.weight"} if fused else {
             "q.weight", "k.weight", "v.weight", "out.weight"
         }  # fmt: skip
         if names and all(needed <= set(keys) for keys in names.values()):
-            return StoredProjections(transposed, transposed, grouped, names, extra)
+            return StoredProjections(fused, grouped, names, extra)
     raise ModelError(
         f"the heads of {model} cannot be removed: its projections are none of GPT-2's, BERT's or "
         "Llama's by their names"
@@ -142,11 +142,6 @@ def plan(
     return Removal(cut if count else {}, _rest(targets, cut))
 
 
-def zeroing(targets: Mapping[int, Collection[int]]) -> Removal:
-    """Zero all of them."""
-    return Removal({}, _rest(targets, {}))
-
-
 def _rest(
     targets: Mapping[int, Collection[int]], cut: Mapping[int, Collection[int]]
 ) -> dict[int, tuple[int, ...]]:
@@ -183,7 +178,7 @@ def _sizes(
 
     def wide(part: str) -> int:
         role = part.partition(".")[0]
-        return int(tensors[names[part]].shape[_axis(role, "weight", projected.transposed)])
+        return int(tensors[names[part]].shape[_axis(role, "weight", projected.fused)])
 
     width, remainder = divmod(wide("out.weight"), heads)
     key = (wide("qkv.weight") - heads * width) // 2 if projected.fused else wide("k.weight")
@@ -213,10 +208,10 @@ def removed(
             zero = _places(role, edit.zeroed.get(layer, ()), sizes)
             if zero and (role == "out" or not shared):
                 tensor = tensor.clone()
-                tensor.index_fill_(_axis(role, kind, projected.transposed), torch.tensor(zero), 0.0)
+                tensor.index_fill_(_axis(role, kind, projected.fused), torch.tensor(zero), 0.0)
             cut = set(_places(role, edit.cut.get(layer, ()), sizes))
             if cut:
-                axis = _axis(role, kind, projected.transposed)
+                axis = _axis(role, kind, projected.fused)
                 staying = [index for index in range(tensor.shape[axis]) if index not in cut]
                 tensor = tensor.index_select(axis, torch.tensor(staying)).contiguous()
             changed[name] = tensor
@@ -309,7 +304,9 @@ def write(
     def loadable(heads: int, groups: int) -> bool:
         return _loadable(_config(model.config, heads, groups, sizes.width))
 
-    removal = plan(targets, projected.names, sizes, loadable) if whole_groups else zeroing(targets)
+    removal = Removal({}, _rest(targets, {}))
+    if whole_groups:
+        removal = plan(targets, projected.names, sizes, loadable)
     result = removed(tensors, projected, sizes, removal)
     with system_errors(OutputError, f"cannot write {folder}"):
         for path in _copied(model):
