@@ -288,6 +288,7 @@ def waiting(
 def _loading(tell: Callable[[str, int, int], None], delay: float = 1.0) -> Iterator[None]:
     """Tell how far a model is loaded inside the block, once it takes ``delay`` seconds."""
     from attnviz.core.settings import LOADING
+    from attnviz.core.threads import holding
 
     begun = time.monotonic()
 
@@ -295,11 +296,8 @@ def _loading(tell: Callable[[str, int, int], None], delay: float = 1.0) -> Itera
         if time.monotonic() - begun > delay:
             tell(unit, count, total)
 
-    token = LOADING.set(report)
-    try:
+    with holding(LOADING, report):
         yield
-    finally:
-        LOADING.reset(token)
 
 
 IN_PART = 3

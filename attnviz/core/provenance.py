@@ -7,8 +7,8 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -17,6 +17,7 @@ from importlib import import_module
 from pathlib import PurePath
 from typing import Any, Literal
 
+from attnviz.core.threads import holding
 from attnviz.errors import encodable
 
 
@@ -165,24 +166,14 @@ _COMMAND: ContextVar[str] = ContextVar("command", default="")
 _CURRENT: ContextVar[Made | None] = ContextVar("made", default=None)
 
 
-@contextmanager
-def running(command: str) -> Iterator[None]:
+def running(command: str) -> AbstractContextManager[object]:
     """In the ``with`` block, files are made by this command; the outermost one counts."""
-    token = _COMMAND.set(_COMMAND.get() or command)
-    try:
-        yield
-    finally:
-        _COMMAND.reset(token)
+    return holding(_COMMAND, _COMMAND.get() or command)
 
 
-@contextmanager
-def saying(made: Made) -> Iterator[None]:
+def saying(made: Made) -> AbstractContextManager[object]:
     """In the ``with`` block, pictures say that this made them."""
-    token = _CURRENT.set(made)
-    try:
-        yield
-    finally:
-        _CURRENT.reset(token)
+    return holding(_CURRENT, made)
 
 
 def current() -> Made | None:
@@ -222,7 +213,8 @@ def _argument(text: str) -> str:
     if os.sep in value and (os.path.exists(value) or not any(map(str.isspace, value))):
         value = _from_here(value)
     value = _READ.sub(lambda file: f"@{_from_here(file[1])}", value)
-    return _cut(f"{name}{equals}{value}")
+    text = f"{name}{equals}{value}".encode("utf-8", "replace").decode()  # names may be no Unicode
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def _from_here(path: str) -> str:
@@ -243,11 +235,6 @@ def _from_here(path: str) -> str:
     if inside.startswith(os.pardir):
         inside = name
     return f"./{inside}" if os.path.isdir(expanded) and inside != os.curdir else encodable(inside)
-
-
-def _cut(text: str) -> str:
-    text = text.encode("utf-8", "replace").decode()  # names of files may be no Unicode
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def _value(value: Any) -> str:

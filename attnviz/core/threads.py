@@ -104,6 +104,16 @@ _LIMIT: ContextVar[_Limit | None] = ContextVar("attnviz_threads", default=None)
 
 
 @contextmanager
+def holding(variable: ContextVar[Any], value: T) -> Iterator[T]:
+    """Let a variable of this thread or task have a value inside the ``with`` block."""
+    token = variable.set(value)
+    try:
+        yield value
+    finally:
+        variable.reset(token)
+
+
+@contextmanager
 def one_thread() -> Iterator[None]:
     """One torch thread inside the ``with`` block, and as many as before afterwards.
 
@@ -112,11 +122,10 @@ def one_thread() -> Iterator[None]:
     """
     limit = _Limit()
     limit.apply()
-    token = _LIMIT.set(limit)
     try:
-        yield
+        with holding(_LIMIT, limit):
+            yield
     finally:
-        _LIMIT.reset(token)
         if limit.before is not None:
             sys.modules["torch"].set_num_threads(limit.before)
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
 
 from attnviz.core.settings import Settings, setting
+from attnviz.core.threads import holding
 from attnviz.errors import UsageError
 
 BASE_SIZE = 8.0  # points of the labels of axes where no size is asked for
@@ -163,14 +164,9 @@ def origin_of(result: Any) -> str:
 _BELOW: ContextVar[str] = ContextVar("below", default="")
 
 
-@contextmanager
-def below(line: str) -> Iterator[None]:
+def below(line: str) -> AbstractContextManager[object]:
     """In the ``with`` block, small print ends with this line; see :func:`captions`."""
-    token = _BELOW.set(line)
-    try:
-        yield
-    finally:
-        _BELOW.reset(token)
+    return holding(_BELOW, line)
 
 
 def captions(lines: Sequence[str]) -> list[str]:
@@ -182,8 +178,5 @@ def captions(lines: Sequence[str]) -> list[str]:
 def using(options: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """In the ``with`` block, draw by those of the options that are fields of :class:`Paper`."""
     mine = {name: value for name, value in options.items() if name in NAMES}
-    token = _CURRENT.set(Paper(**mine) if mine else current())
-    try:
+    with holding(_CURRENT, Paper(**mine) if mine else current()):
         yield {name: value for name, value in options.items() if name not in NAMES}
-    finally:
-        _CURRENT.reset(token)

@@ -18,7 +18,7 @@ from attnviz.core.heads import Layout, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.source import Cuts, Gate, Gates, Past, Start
-from attnviz.core.threads import limit_threads, one_blas_thread
+from attnviz.core.threads import holding, limit_threads, one_blas_thread
 from attnviz.errors import ModelError, UsageError
 from attnviz.scoring.select import select
 
@@ -133,11 +133,8 @@ class Gated:
         """Let cuts stand in every pass inside the ``with`` block, also where the model writes."""
         if self.no_gates:
             raise ModelError("attention of {} cannot be cut: {}", self.info.model, self.no_gates)
-        token = _CUTS.set({**_CUTS.get(), id(self._gated_model): cuts})
-        try:
+        with holding(_CUTS, {**_CUTS.get(), id(self._gated_model): cuts}):
             yield self
-        finally:
-            _CUTS.reset(token)
 
     @property
     def contents(self) -> str | None:
@@ -199,11 +196,8 @@ class Gated:
                 full = arrays.array(np.ones(count, np.float32))
                 added.setdefault(head.site, Gate(full)).share[head.index] = share
         combined = merged(standing, added, arrays.array(np.empty(0)))
-        token = _STANDING.set({**_STANDING.get(), id(self._gated_model): combined})
-        try:
+        with holding(_STANDING, {**_STANDING.get(), id(self._gated_model): combined}):
             yield self
-        finally:
-            _STANDING.reset(token)
 
 
 def converted(gates: Gates, like: Array) -> Gates:

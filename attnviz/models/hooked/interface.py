@@ -8,8 +8,8 @@ outlives a forward pass. Without one, the function attends and nobody looks.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -24,6 +24,7 @@ from attnviz.attention.interventions import exchanged
 from attnviz.core.arrays import mapped
 from attnviz.core.heads import Site
 from attnviz.core.source import Cuts, Donor, Donors, Gates, Observer, Rows
+from attnviz.core.threads import holding
 from attnviz.errors import ModelError
 from attnviz.models.hooked.projection import Passage, Passed
 from attnviz.models.hooked.windows import Handing, informed, selected
@@ -139,24 +140,14 @@ _CAUSAL: ContextVar[frozenset[int]] = ContextVar("attnviz_causal", default=froze
 """Configurations (their ``id``) whose mask of this pass was left out: causality says it all."""
 
 
-@contextlib.contextmanager
-def hooking(run: WatchedPass) -> Iterator[WatchedPass]:
+def hooking(run: WatchedPass) -> AbstractContextManager[WatchedPass]:
     """Let ``run`` watch every forward pass of a hooked model inside the ``with`` block."""
-    token = _RUN.set(run)
-    try:
-        yield run
-    finally:
-        _RUN.reset(token)
+    return holding(_RUN, run)
 
 
-@contextlib.contextmanager
-def masks_forgotten() -> Iterator[None]:
+def masks_forgotten() -> AbstractContextManager[object]:
     """Let passes inside the ``with`` block know of no mask that an earlier pass left out."""
-    token = _CAUSAL.set(frozenset())
-    try:
-        yield
-    finally:
-        _CAUSAL.reset(token)
+    return holding(_CAUSAL, frozenset())
 
 
 def register() -> None:
