@@ -8,6 +8,7 @@ here.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
@@ -101,7 +102,8 @@ class Amount:
             return "0"
         parts = []
         for key, value in sorted(self.terms.items(), key=lambda item: (len(item[0]), item[0])):
-            powers = [_power(letter, key.count(letter)) for letter in sorted(set(key))]
+            counts = sorted(Counter(key).items())
+            powers = [a if n == 1 else a + str(n).translate(_SUPERSCRIPT) for a, n in counts]
             coefficient = [format(value, number)] if value != 1 or not powers else []
             parts.append("·".join(coefficient + powers))
         return " + ".join(parts)
@@ -111,10 +113,6 @@ class Amount:
 
     def __repr__(self) -> str:
         return f"Amount({self.written()})"
-
-
-def _power(letter: str, exponent: int) -> str:
-    return letter if exponent == 1 else letter + str(exponent).translate(_SUPERSCRIPT)
 
 
 def elements(*dims: Dim | int) -> Amount:

@@ -88,14 +88,6 @@ WORDS_NOTE = (
 _OVER = {"heads": "the heads of each layer", "layers": "the layers", "all": "all heads"}
 
 
-def mean_note(mean: Mean) -> str:
-    """Return what a reader of a mean must know, as a sentence."""
-    return (
-        f"Maps are means over {_OVER[mean]}: a mean hides what single heads do, and says of none "
-        "that it does it."
-    )
-
-
 def capture_in_words(capture: Capture) -> Capture:
     """Return the same capture with subwords merged into words, on both axes.
 
@@ -185,7 +177,11 @@ def mean_capture(capture: Capture, mean: Mean) -> Capture:
         for site, listed in rows.items()
         if len(listed) < layout.heads[site.kind][site.layer]
     }
-    inputs = replace(capture.inputs, notes=(*capture.inputs.notes, mean_note(mean)))
+    note = (
+        f"Maps are means over {_OVER[mean]}: a mean hides what single heads do, and says of none "
+        "that it does it."
+    )
+    inputs = replace(capture.inputs, notes=(*capture.inputs.notes, note))
     return replace(
         capture, layout=layout, inputs=inputs, maps=maps, reach=reach, kept=indices, terms={}
     )

@@ -42,23 +42,9 @@ DOUBLED = (
 )
 
 
-@pytest.fixture(scope="module", params=["native", "hooked"])
-def load(request: pytest.FixtureRequest) -> Load:
-    """The demo model on both backends, loaded once, with any template."""
-    source: Any = pretrained.load("demo-gpt2", backend=request.param)
-    texts = load_texts(DEMOS["demo-gpt2"], "demo-gpt2")
-    source._texts = texts
-
-    def with_template(jinja: str) -> Source:
-        texts._tokenizer.chat_template = jinja
-        return source  # type: ignore[no-any-return]
-
-    return with_template
-
-
-@pytest.fixture(scope="module")
-def native() -> Load:
-    source: Any = pretrained.load("demo-gpt2")
+def loader(backend: Any) -> Load:
+    """The demo model, loaded once, with any template."""
+    source: Any = pretrained.load("demo-gpt2", backend=backend)
     source._texts = texts = load_texts(DEMOS["demo-gpt2"], "demo-gpt2")
 
     def with_template(jinja: str) -> Source:
@@ -66,6 +52,16 @@ def native() -> Load:
         return source  # type: ignore[no-any-return]
 
     return with_template
+
+
+@pytest.fixture(scope="module", params=["native", "hooked"])
+def load(request: pytest.FixtureRequest) -> Load:
+    return loader(request.param)
+
+
+@pytest.fixture(scope="module")
+def native() -> Load:
+    return loader("native")
 
 
 def tokens(source: Source, **prompt: Any) -> tuple[Tokens, tuple[str, ...]]:
