@@ -412,8 +412,8 @@ def strongest_pair(capture: Capture, head: Head, score: str) -> tuple[int, int] 
     order = np.argsort(-weights, axis=1, kind="stable")[:, :_CHOICES]
     single = np.zeros((order.shape[1], *weights.shape), np.float32)
     np.put_along_axis(single, order.T[..., None], 1.0, -1)
-    counted = _counted(capture, head, score, single).T
-    largest = np.where(counted, np.take_along_axis(weights, order, 1), -np.inf)
+    hits = _counted(capture, head, score, single).T
+    largest = np.where(hits, np.take_along_axis(weights, order, 1), -np.inf)
     query, choice = divmod(int(largest.argmax()), largest.shape[1])
     if largest[query, choice] in (0, -np.inf):
         return None
@@ -424,12 +424,12 @@ def _counted(
     capture: Capture, head: Head, score: str, single: NDArray[np.float32]
 ) -> NDArray[np.bool_]:
     """Ask a score in which rows [n, T] it counts the one key that they have, [n, T, S]."""
-    counted = np.zeros(single.shape[:2], np.bool_)
+    hits = np.zeros(single.shape[:2], np.bool_)
 
     def watch(item: int, site: Site, start: int, names: Sequence[str], values: Any) -> None:
-        counted[:, start : start + values.shape[2]] = values[0] > 0.5
+        hits[:, start : start + values.shape[2]] = values[0] > 0.5
 
     allowed = arrays.array(allowed_keys(capture, head)[None, None])
     observer = ScoreObserver([capture.inputs], capture.layout, [score], watch)
     observer.observe(Rows(head.site, 0, 0, arrays.array(single[None]), allowed))
-    return counted
+    return hits
