@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import PurePath
 from typing import Any, NamedTuple, Self
@@ -68,7 +69,7 @@ class Message(str):
         return _worded(self.template, self.values, self.parameters, say)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _message, (self.template, self.values, self.parameters)
+        return partial(Message, self.template, *self.values, **self.parameters), ()
 
 
 def cut(text: str) -> str:
@@ -111,12 +112,6 @@ def _one_line(text: str) -> str:
     if len(text) <= _LONGEST:
         return text
     return f"{text[: _LONGEST - _LONGEST // 3]} … {text[-_LONGEST // 3 :]}"
-
-
-def _message(
-    template: str, values: tuple[object, ...], parameters: Mapping[str, object]
-) -> Message:
-    return Message(template, *values, **parameters)
 
 
 def install(package: str) -> str:

@@ -327,28 +327,20 @@ _RUN: ContextVar[_Pass | None] = ContextVar("attnviz_pass", default=None)
 @contextmanager
 def sharing() -> Iterator[None]:
     """Let the layers that attend inside the ``with`` block be those of one pass."""
-    run = _Pass()
-    with holding(_RUN, run):
+    with holding(_RUN, _Pass()) as run:
         yield
         run.check()
 
 
 def _gated(output: Array, gate: Gate) -> Array:
     """ξ z + (1 - ξ) fill for every head; the layout in memory stays as it is."""
-    lib = arrays.of(output)
-    share: Array = lib.cast(gate.share, output.dtype)[
-        ..., None, None
-    ]  # [H, 1, 1] or [n * B, H, 1, 1]
+    share, fill = gate.by_head(output)
     if share.ndim == 3:
         passed = output * share
     else:  # [n, B, H, 1, 1] * [B, H, T, d_v]
         passed = output * share.reshape(-1, *output.shape[:2], 1, 1)
         passed = passed.reshape(-1, *output.shape[1:])
-    if gate.fill is None:
-        return passed
-    fill: Array = lib.cast(gate.fill, output.dtype)
-    fill = fill[:, None] if fill.ndim == 2 else fill.swapaxes(1, 2)  # [(B,) H, 1 or T, d_v]
-    return passed + (1 - share) * fill
+    return passed if fill is None else passed + (1 - share) * fill
 
 
 class _Scratch:

@@ -78,14 +78,11 @@ class Writes:
         matrix, bias = projection.weight, projection.bias
         assert matrix is not None
         if rows.gate is not None:
-            share = lib.cast(rows.gate.share, weights.dtype)[..., None, None]  # [(B,) H, 1, 1]
+            share, fill = rows.gate.by_head(weights)
             weights = weights * share
-            if rows.gate.fill is not None:
-                fill = lib.cast(rows.gate.fill, weights.dtype)
-                if fill.ndim == 2:  # [H, d_v]
-                    fill = fill[:, None]
-                else:  # [B, T, H, d_v]
-                    fill = fill[:, rows.start : rows.start + weights.shape[2]].swapaxes(1, 2)
+            if fill is not None:
+                if fill.ndim == 4:
+                    fill = fill[:, :, rows.start : rows.start + weights.shape[2]]
                 filled = (1 - share) * fill  # [(B,) H, 1 or r, d_v]
                 if rows.passes is not None:
                     filled = filled * lib.cast(rows.passes, weights.dtype)

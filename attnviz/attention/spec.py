@@ -8,8 +8,9 @@ here.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from attnviz.core.settings import Settings, setting
@@ -101,7 +102,8 @@ class Amount:
             return "0"
         parts = []
         for key, value in sorted(self.terms.items(), key=lambda item: (len(item[0]), item[0])):
-            powers = [_power(letter, key.count(letter)) for letter in sorted(set(key))]
+            counts = sorted(Counter(key).items())
+            powers = [a if n == 1 else a + str(n).translate(_SUPERSCRIPT) for a, n in counts]
             coefficient = [format(value, number)] if value != 1 or not powers else []
             parts.append("·".join(coefficient + powers))
         return " + ".join(parts)
@@ -111,10 +113,6 @@ class Amount:
 
     def __repr__(self) -> str:
         return f"Amount({self.written()})"
-
-
-def _power(letter: str, exponent: int) -> str:
-    return letter if exponent == 1 else letter + str(exponent).translate(_SUPERSCRIPT)
 
 
 def elements(*dims: Dim | int) -> Amount:
@@ -133,19 +131,6 @@ MAX_SIZE = 1 << 24
 MAX_LAYERS = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """The sizes of one attention layer, all filled in."""
-
-    kind: str
-    d_model: int  # D. heads: H. kv_heads: G. head_dim: d
-    heads: int
-    kv_heads: int
-    head_dim: int
-    latent: int = 0  # r of MLA, else 0. rope_dim: d_r of MLA, else 0.
-    rope_dim: int = 0
-
-
 def divisors(number: int) -> list[int]:
     """Every divisor, ascending."""
     small = [i for i in range(1, int(number**0.5) + 1) if number % i == 0]
@@ -162,13 +147,13 @@ def check_sizes(
     d_model: int,
     heads: int,
     *,
-    kind: str | None = None,
+    kind: Kind | None = None,
     kv_heads: int | None = None,
     head_dim: int | None = None,
     latent: int | None = None,
     rope_dim: int | None = None,
-) -> Sizes:
-    """Fill in and check the sizes of a layer."""
+) -> AttentionSpec:
+    """Fill in and check the sizes of a layer; its options are not said yet."""
     named = {
         "d-model": d_model,
         "heads": heads,
@@ -192,12 +177,12 @@ def check_sizes(
         rope_dim = head_dim // 4 * 2 if rope_dim is None else rope_dim
         if rope_dim < 0 or rope_dim % 2:
             raise SizeError(f"the rotary width must be even and not negative, got {rope_dim}")
-        return Sizes("mla", d_model, heads, heads, head_dim, latent, rope_dim)
+        return AttentionSpec("mla", d_model, heads, heads, head_dim, head_dim, latent, rope_dim)
     for name, size in (("latent", latent), ("rotary width", rope_dim)):
         if size is not None:
             raise SizeError(f"{name} {size} belongs to kind mla, not {kind or 'mha'}")
     kv_heads = _kv_heads(kind, heads, kv_heads)
-    return Sizes(kind or "mha", d_model, heads, kv_heads, head_dim)
+    return AttentionSpec(kind or "mha", d_model, heads, kv_heads, head_dim, head_dim)
 
 
 def _head_dim(d_model: int, heads: int) -> int:
@@ -212,7 +197,7 @@ def _head_dim(d_model: int, heads: int) -> int:
     )
 
 
-def _kv_heads(kind: str | None, heads: int, kv_heads: int | None) -> int:
+def _kv_heads(kind: Kind | None, heads: int, kv_heads: int | None) -> int:
     if kv_heads is None:
         if kind == "mqa":
             return 1
@@ -427,10 +412,9 @@ PROJECTIONS = {
 
 
 def spec_of(
-    sizes: Sizes, *, bias: bool, causal: bool = False, window: int | None = None
+    sizes: AttentionSpec, *, bias: bool, causal: bool = False, window: int | None = None
 ) -> AttentionSpec:
     """Give the spec of a fresh layer of these sizes, as ``attnviz.attention.layers`` builds it."""
-    kind: Kind = next(k for k in KINDS if k == sizes.kind)
     if window is not None and window < 1:
         raise SizeError("{} must be at least 1 position, got {}", Setting("sliding_window"), window)
     if window is not None and window > MAX_LENGTH:
@@ -440,20 +424,15 @@ def spec_of(
             window,
             MAX_LENGTH,
         )
-    if kind == "cross" and (causal or window is not None):
+    if sizes.kind == "cross" and (causal or window is not None):
         raise SizeError(
             "{} compares positions, but cross-attention's queries and keys come from two "
             "sequences; leave it out",
             Setting("causal", True) if causal else Setting("sliding_window", window),
         )
-    names = PROJECTIONS["mla" if kind == "mla" else "other"]
-    return AttentionSpec(
-        **{**asdict(sizes), "kind": kind},
-        value_dim=sizes.head_dim,
-        biases=frozenset(names) if bias else frozenset(),
-        causal=causal,
-        window=window,
-    )
+    names = PROJECTIONS["mla" if sizes.kind == "mla" else "other"]
+    biases = frozenset(names) if bias else frozenset[str]()
+    return replace(sizes, biases=biases, causal=causal, window=window)
 
 
 RUN = "What runs through it"
@@ -544,19 +523,13 @@ class LayerAxes:
             self.s = Dim("S", min(length, limit))
         else:
             self.s = Dim("S", run.seq, "T")
-        self.seen = self.s
+        self.seen = self.s  # the keys that a query is compared with
         if spec.window is not None and run.cache is None:
-            self.seen = self._seen(spec)
+            limit = spec.window if spec.causal else 2 * spec.window - 1
+            self.seen = Dim("w", min(limit, self.s.size or limit))
         if spec.indexer is not None:
             limit = spec.indexer.keep
             self.seen = Dim("k", min(limit, self.s.size or limit))
-
-    def _seen(self, spec: AttentionSpec) -> Dim:
-        """How many keys a query is compared with: a window's, where the text is longer."""
-        window = spec.window or 0
-        limit = window if spec.causal else 2 * window - 1
-        size = self.s.size
-        return Dim("w", limit if size is None else min(size, limit))
 
 
 def _check(spec: AttentionSpec, run: RunSizes) -> None:

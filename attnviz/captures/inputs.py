@@ -165,10 +165,8 @@ def prompt_of(text: str | Prompt) -> Prompt:
     prompt = Prompt(_own(text)) if isinstance(text, str) else text
     if prompt.image is not None and prompt.audio is not None:
         raise UsageError("give either {image} or {audio}", image=..., audio=...)
-    if sum(field is not None for field in (prompt.text, prompt.ids, prompt.chat)) > 1:
-        raise UsageError("give either a text, token ids or the messages of a chat")
-    sources = (prompt.text, prompt.ids, prompt.chat, prompt.image, prompt.audio)
-    if all(field is None for field in sources):
+    typed = sum(field is not None for field in (prompt.text, prompt.ids, prompt.chat))
+    if typed > 1 or not (typed or prompt.files):
         raise UsageError("give either a text, token ids or the messages of a chat")
     for name in ("text", "pair", "target"):
         value = getattr(prompt, name)

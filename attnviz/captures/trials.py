@@ -173,9 +173,8 @@ def within(
 
 def everywhere(text: int, inputs: Inputs) -> list[Trial]:
     """One trial: every token that is not special counts, or all where there are no others."""
-    tokens = predicted(inputs)
-    plain = [i for i, special in enumerate(tokens.special) if not special]
-    return [Trial(text, inputs, tuple(plain or range(len(tokens))))]
+    plain = _plain(inputs) or range(len(predicted(inputs)))
+    return [Trial(text, inputs, tuple(plain))]
 
 
 def last(text: int, inputs: Inputs, source: Source) -> list[Trial]:

@@ -65,7 +65,9 @@ def fits(value: object, hint: Any) -> bool:
     if origin is not None:
         return _fits_generic(value, origin, inside)
     if hint is bool:
-        return isinstance(value, bool) or type(value) is _numpy_bool()
+        return isinstance(value, bool) or type(value) is getattr(
+            sys.modules.get("numpy"), "bool_", None
+        )
     if hint in (int, float):
         number = isinstance(value, Integral if hint is int else Real)
         if not number or isinstance(value, bool):
@@ -77,12 +79,6 @@ def fits(value: object, hint: Any) -> bool:
     if hint is Any or not isinstance(hint, type) or getattr(hint, "_is_protocol", False):
         return True
     return isinstance(value, hint)
-
-
-def _numpy_bool() -> type | None:
-    """NumPy's own truth values, if NumPy is there at all."""
-    numpy = sys.modules.get("numpy")
-    return None if numpy is None else numpy.bool_
 
 
 def _fits_generic(value: object, origin: Any, inside: tuple[Any, ...]) -> bool:

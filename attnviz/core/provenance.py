@@ -213,7 +213,8 @@ def _argument(text: str) -> str:
     if os.sep in value and (os.path.exists(value) or not any(map(str.isspace, value))):
         value = _from_here(value)
     value = _READ.sub(lambda file: f"@{_from_here(file[1])}", value)
-    return _cut(f"{name}{equals}{value}")
+    text = f"{name}{equals}{value}".encode("utf-8", "replace").decode()  # names may be no Unicode
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def _from_here(path: str) -> str:
@@ -234,11 +235,6 @@ def _from_here(path: str) -> str:
     if inside.startswith(os.pardir):
         inside = name
     return f"./{inside}" if os.path.isdir(expanded) and inside != os.curdir else encodable(inside)
-
-
-def _cut(text: str) -> str:
-    text = text.encode("utf-8", "replace").decode()  # names of files may be no Unicode
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def _value(value: Any) -> str:

@@ -10,7 +10,7 @@ Notation: T queries, S keys, d width of a query.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -150,12 +150,9 @@ class Reason:
     @cached_property
     def row(self) -> NDArray[np.float64]:
         """[S], the scores of the query's whole row."""
-        terms = self.terms
-        row = HeadTerms(
-            terms.query[self.query][None], terms.key, terms.scale, terms.norms,
-            softcap=terms.softcap,
-            bias=None if terms.bias is None else terms.bias[self.query][None],
-        )  # fmt: skip
+        bias = self.terms.bias
+        bias = None if bias is None else bias[self.query][None]
+        row = replace(self.terms, query=self.q[None], bias=bias)
         return row.scores(self.allowed[None])[0]
 
     @property

@@ -164,6 +164,15 @@ class Gate(Movable):
     share: Array  # ξ, [H] or [B, H]; 1 changes nothing, 0 takes the head away
     fill: Array | None = None  # [H, d_v] or [B, T, H, d_v]; None for zero
 
+    def by_head(self, like: Array) -> tuple[Array, Array | None]:
+        """Give share [(B,) H, 1, 1] and fill [(B,) H, 1 or T, d_v], in the type of an array."""
+        lib = arrays.of(like)
+        share = lib.cast(self.share, like.dtype)[..., None, None]
+        if self.fill is None:
+            return share, None
+        fill = lib.cast(self.fill, like.dtype)
+        return share, fill[:, None] if fill.ndim == 2 else fill.swapaxes(1, 2)
+
 
 Gates = Mapping[Site, Gate]
 """The gates of a pass; layers that are not in it pass everything."""

@@ -250,13 +250,11 @@ class Judged:
 
 def chosen_on(split: str, unit: str) -> str:
     """Return what heads are chosen on, in words."""
-    if split in (HALVES, EVERYTHING):
-        return f"{'all' if split == EVERYTHING else 'even'} {unit}"
-    return f"the {unit} of {split}"
+    parts = {EVERYTHING: f"all {unit}", HALVES: f"even {unit}"}
+    return parts.get(split, f"the {unit} of {split}")
 
 
 def measured_on(split: str, unit: str) -> str:
     """Return what figures are from, in words."""
-    if split in (HALVES, EVERYTHING):
-        return f"{'all' if split == EVERYTHING else 'odd'} {unit}"
-    return f"the {unit} outside of {split}"
+    parts = {EVERYTHING: f"all {unit}", HALVES: f"odd {unit}"}
+    return parts.get(split, f"the {unit} outside of {split}")

@@ -85,16 +85,6 @@ def cores() -> int:
     return min(available or 1, quota() or available or 1)
 
 
-@contextmanager
-def holding(variable: ContextVar[T], value: T) -> Iterator[T]:
-    """Let a variable of this thread or task have a value inside the ``with`` block."""
-    token = variable.set(value)
-    try:
-        yield value
-    finally:
-        variable.reset(token)
-
-
 class _Limit:
     """One torch thread from when torch is there; ``before`` is how many there were then."""
 
@@ -111,6 +101,16 @@ class _Limit:
 
 
 _LIMIT: ContextVar[_Limit | None] = ContextVar("attnviz_threads", default=None)
+
+
+@contextmanager
+def holding(variable: ContextVar[Any], value: T) -> Iterator[T]:
+    """Let a variable of this thread or task have a value inside the ``with`` block."""
+    token = variable.set(value)
+    try:
+        yield value
+    finally:
+        variable.reset(token)
 
 
 @contextmanager

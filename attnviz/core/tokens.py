@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from attnviz.core.media import Place, Space, space
-from attnviz.core.spans import EVERY, Span, no_span
+from attnviz.core.spans import EVERY, Span, no_span, picked
 from attnviz.errors import UsageError, cut
 
 _NUMBER = re.compile(r"(-?[0-9]{1,9})(?:-([0-9]{1,9}))?")
 _LISTED = 300  # characters of the tokens that a message lists
+_COLUMNS = ("texts", "ids", "special", "separators", "words", "segments", "places")
+"""What has an entry for each token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +55,10 @@ class Tokens:
         for name, value in defaults.items():
             if not getattr(self, name):
                 object.__setattr__(self, name, value)
-        for name in ("special", "separators", "words", "segments"):
-            if len(getattr(self, name)) != n:
-                raise ValueError(f"Tokens.{name} has {len(getattr(self, name))} entries, not {n}")
-        for name in ("ids", "places"):
-            if getattr(self, name) and len(getattr(self, name)) != n:
-                raise ValueError(f"Tokens.{name} has {len(getattr(self, name))} entries, not {n}")
+        for name in _COLUMNS:
+            entries = len(getattr(self, name))
+            if entries != n and (entries or name in defaults):
+                raise ValueError(f"Tokens.{name} has {entries} entries, not {n}")
         for span in self.spans:
             if not span.ranges or not all(0 <= a < b <= n for a, b in span.ranges):
                 raise ValueError(f"Tokens.spans has {span.name!r} outside of {n} tokens")
@@ -76,6 +76,16 @@ class Tokens:
         """Say what a span of some name is at these places: its words, or the box named."""
         box = next((span.box for span in self.spans if span.name == name), None)
         return self.running(places) if box is None else str(box)
+
+    def picked(self, places: Sequence[int]) -> Tokens:
+        """Return some of the tokens in their order, with what is left of their spans."""
+        columns: dict[str, Any] = {
+            name: tuple(column[n] for n in places)
+            for name in _COLUMNS
+            if (column := getattr(self, name))
+        }
+        written = sum(n >= len(self) - self.written for n in places)
+        return Tokens(**columns, written=written, spans=picked(self.spans, places))
 
     def __len__(self) -> int:
         return len(self.texts)

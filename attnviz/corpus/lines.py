@@ -9,14 +9,14 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import resources
 from io import BufferedReader
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from attnviz.errors import InputError, UsageError, missing, system_errors
 from attnviz.files import human_bytes
@@ -149,15 +149,42 @@ def sentences() -> tuple[str, ...]:
 
 USUAL = ("text", "sentence")
 """The columns that hold the text where none is named."""
+FIELDS = ("text", "id", "pair", "target")
+"""What a JSONL object or a table's columns can hold; all but the first may be missing."""
+
+
+class Columns(NamedTuple):
+    """What columns of a table, or fields of an object, are called where a caller says it."""
+
+    text: str | None = None
+    group: str | None = None
+
+    def fields(self) -> dict[str, str]:
+        """Return the fields of a text, and what each is called."""
+        named = {field: field for field in FIELDS}
+        named |= {field: name for field, name in self._asdict().items() if name is not None}
+        return named
+
+    def among(self, titles: Sequence[str], name: str) -> dict[str, str]:
+        """Return the fields that a file has columns for, and their titles; one holds the text."""
+        chosen = self.text or next((title for title in USUAL if title in titles), None)
+        if chosen is None and len(titles) == 1:
+            chosen = titles[0]
+        choices = ", ".join(titles)[:200]
+        if chosen is None or chosen not in titles:
+            fault = "which column of" if self.text is None else f"no column {self.text!r} in"
+            raise UsageError("{} {}: choose {column} from {}", fault, name, choices, column=...)
+        if self.group is not None and self.group not in titles:
+            raise UsageError(
+                "no column {!r} in {}: choose {group} from {}", self.group, name, choices, group=...
+            )
+        return {f: title for f, title in self.fields().items() if title in titles} | {
+            "text": chosen
+        }
 
 
 def table_rows(
-    file: BinaryIO,
-    name: str,
-    delimiter: str,
-    column: str | None,
-    group: str | None,
-    fields: Mapping[str, str],
+    file: BinaryIO, name: str, delimiter: str, columns: Columns
 ) -> Iterator[tuple[int, dict[str, object] | Problem]]:
     """Line numbers, and the fields of each row or what is wrong with it."""
     text = io.TextIOWrapper(file, "utf-8-sig", errors="surrogateescape", newline="")
@@ -169,42 +196,24 @@ def table_rows(
     if not isinstance(header, list) or not header:
         yield 1, Problem("no header; the first line must name the columns")
         return
-    columns = [title.strip() for title in header]
-    twice = next((title for title in columns if columns.count(title) > 1), None)
+    titles = [title.strip() for title in header]
+    twice = next((title for title in titles if titles.count(title) > 1), None)
     if twice is not None:
         yield 1, Problem(f"two columns {twice!r}; rename one")
         return
-    chosen = text_column(columns, name, column, group)
-    places = {field: columns.index(title) for field, title in fields.items() if title in columns}
-    places["text"] = columns.index(chosen)
+    places = {f: titles.index(title) for f, title in columns.among(titles, name).items()}
     for row in _safely(rows):
         line = rows.line_num
         if isinstance(row, Problem):
             yield line, row
         elif not row:
             continue
-        elif len(row) <= max(places.values()) or any(row[len(columns) :]):
-            yield line, Problem(f"{len(row)} columns instead of {len(columns)}")
+        elif len(row) <= max(places.values()) or any(row[len(titles) :]):
+            yield line, Problem(f"{len(row)} columns instead of {len(titles)}")
         elif any("\udc80" <= char <= "\udcff" for value in row for char in value):
             yield line, Problem("not UTF-8; save the file as UTF-8")
         else:
             yield line, {field: row[index] for field, index in places.items()}
-
-
-def text_column(columns: Sequence[str], name: str, column: str | None, group: str | None) -> str:
-    """Return the column that holds the text."""
-    chosen = column or next((title for title in USUAL if title in columns), None)
-    if chosen is None and len(columns) == 1:
-        chosen = columns[0]
-    choices = ", ".join(columns)[:200]
-    if chosen is None or chosen not in columns:
-        fault = "which column of" if column is None else f"no column {column!r} in"
-        raise UsageError("{} {}: choose {column} from {}", fault, name, choices, column=...)
-    if group is not None and group not in columns:
-        raise UsageError(
-            "no column {!r} in {}: choose {group} from {}", group, name, choices, group=...
-        )
-    return chosen
 
 
 def _safely(rows: Iterator[list[str]]) -> Iterator[list[str] | Problem]:
@@ -223,9 +232,7 @@ _BYTES = 1 << 30  # what they take at most, unless a single one takes more
 _PACKED = 100  # how many times smaller a column that takes more than these may be packed
 
 
-def parquet_rows(
-    name: str, column: str | None, group: str | None, fields: Mapping[str, str]
-) -> Iterator[tuple[int, dict[str, object] | Problem]]:
+def parquet_rows(name: str, columns: Columns) -> Iterator[tuple[int, dict[str, object] | Problem]]:
     """Row numbers from 1, and the fields of each row or what is wrong with it.
 
     A cell has as many bytes as a line at most, and longer ones are never made a string.
@@ -237,10 +244,7 @@ def parquet_rows(
         raise missing("pyarrow", name) from None
     try:
         with parquet.ParquetFile(name) as file:
-            columns = file.schema_arrow.names
-            chosen = text_column(columns, name, column, group)
-            places = {field: title for field, title in fields.items() if title in columns}
-            places["text"] = chosen
+            places = columns.among(file.schema_arrow.names, name)
             titles = sorted(set(places.values()))
             number = 0
             for batch in file.iter_batches(_at_once(name, file, titles), columns=titles):

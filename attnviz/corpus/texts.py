@@ -27,6 +27,8 @@ from attnviz.core.source import Source
 from attnviz.corpus import conllu
 from attnviz.corpus.conllu import Sentence
 from attnviz.corpus.lines import (
+    FIELDS,
+    Columns,
     Problem,
     line_count,
     lines,
@@ -41,10 +43,8 @@ from attnviz.corpus.lines import (
 from attnviz.errors import InputError, Setting, UsageError, require, system_errors
 from attnviz.files import contents, listed
 
-FIELDS = ("text", "id", "pair", "target")
-"""What a JSONL object or a table's columns can hold; all but the first may be missing."""
 OBJECTS = ("messages", "spans")
-"""What a JSONL object can hold beside these: the messages of a chat in place of a text, and named
+"""What a JSONL object can hold beside fields: the messages of a chat in place of a text, and named
 parts of either."""
 _TABLES = {".csv": ",", ".tsv": "\t"}
 _JSON = (".jsonl", ".ndjson")
@@ -251,11 +251,11 @@ def read(
     for chosen in (Setting("column", column), Setting("group", group)):
         if chosen.value is not None and not fields:
             raise UsageError("{} needs a .csv, .tsv, .jsonl or .parquet file; leave it out", chosen)
-    return _texts(names, column, group, whole_files, media)
+    return _texts(names, Columns(column, group), whole_files, media)
 
 
 def _texts(
-    names: Sequence[str], column: str | None, group: str | None, whole_files: bool, media: bool
+    names: Sequence[str], columns: Columns, whole_files: bool, media: bool
 ) -> Iterator[Text | InvalidRecord]:
     number = 0
     for name in names:
@@ -276,16 +276,17 @@ def _texts(
         if whole_files:
             rows = _whole(name)
         elif _suffix(name) in _TABLES:
-            rows = _table(name, column, group)
+            rows = _table(name, columns)
         elif _suffix(name) in _JSON:
-            rows = _json_lines(name, column, group)
+            rows = _json_lines(name, columns)
         elif _suffix(name) in _PARQUET:
-            rows = _filled(parquet_rows(name, column, group, _fields(column, group)))
+            rows = _filled(parquet_rows(name, columns))
         else:
             rows = _lines(name)
         for line, values in rows:
             number += 1
-            yield _text(number, origin if line is None else f"{origin}:{line}", values, group)
+            origin_of = origin if line is None else f"{origin}:{line}"
+            yield _text(number, origin_of, values, columns.group)
 
 
 def _suffix(name: str) -> str:
@@ -303,8 +304,8 @@ def _lines(name: str) -> Iterator[tuple[int, Values]]:
         yield number, line if isinstance(line, Problem) else {"text": line}
 
 
-def _json_lines(name: str, column: str | None, group: str | None) -> Iterator[tuple[int, Values]]:
-    columns = _fields(column, group)
+def _json_lines(name: str, columns: Columns) -> Iterator[tuple[int, Values]]:
+    fields = columns.fields()
     for number, line in lines(name):
         if isinstance(line, Problem):
             yield number, line
@@ -319,18 +320,17 @@ def _json_lines(name: str, column: str | None, group: str | None) -> Iterator[tu
             continue
         if isinstance(value, dict):
             objects = {name: value[name] for name in OBJECTS if value.get(name) is not None}
-            yield number, {field: value.get(key) for field, key in columns.items()} | objects
+            yield number, {field: value.get(key) for field, key in fields.items()} | objects
         else:
             yield number, Problem('not an object such as {"text": "..."}')
 
 
-def _table(name: str, column: str | None, group: str | None) -> Iterator[tuple[int, Values]]:
+def _table(name: str, columns: Columns) -> Iterator[tuple[int, Values]]:
     with open_bytes(name) as file:
         if problem := no_text(file):
             yield 1, problem
             return
-        delimiter, fields = _TABLES[_suffix(name)], _fields(column, group)
-        yield from _filled(table_rows(file, name, delimiter, column, group, fields))
+        yield from _filled(table_rows(file, name, _TABLES[_suffix(name)], columns))
 
 
 def _filled(
@@ -342,16 +342,6 @@ def _filled(
             yield number, row
         else:
             yield number, {k: v for k, v in row.items() if v or k in ("text", _GROUP)}
-
-
-def _fields(column: str | None, group: str | None) -> dict[str, str]:
-    """Return the fields of a text, and what they are called in an object or a table."""
-    columns = {field: field for field in FIELDS}
-    if column is not None:
-        columns["text"] = column
-    if group is not None:
-        columns[_GROUP] = group
-    return columns
 
 
 def _wrong(chat: object, spans: object, values: Mapping[str, object]) -> str:

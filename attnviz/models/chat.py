@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnviz.core.arrays import doubles, on_numpy
 from attnviz.core.prompt import Inputs, Prompt, Reply
@@ -235,7 +234,11 @@ def _note(
         )
     if source.no_logits:
         return f"Log probabilities are not compared: {source.no_logits}."
-    local = _log_probs(source, inputs, tokens, positions)
+    request = ForwardRequest(hidden=False, logits=True)
+    logits = source.forward([inputs], request=request).logits
+    assert logits is not None
+    rows = on_numpy.log_softmax(doubles(logits[0, [position - 1 for position in positions]]))
+    local = rows[np.arange(len(positions)), [tokens.ids[position] for position in positions]]
     indices = [n for n in range(count) if reply.log_probs[n] is not None]
     if not indices:
         return "The server's response has no log probabilities to compare."
@@ -256,14 +259,3 @@ def _alike(sent: str, read: str) -> bool:
     """Whether two spellings may be of one token; some have no blanks, some are half a letter."""
     odd = "\N{REPLACEMENT CHARACTER}" in sent + read or sent.startswith(("bytes:", "token_id:"))
     return odd or sent.strip() == read.strip()
-
-
-def _log_probs(
-    source: Source, inputs: Inputs, tokens: Tokens, positions: list[int]
-) -> NDArray[np.float64]:
-    """Of the tokens at some places, from the rows before them."""
-    logits = source.forward([inputs], request=ForwardRequest(hidden=False, logits=True)).logits
-    assert logits is not None
-    rows = on_numpy.log_softmax(doubles(logits[0, [position - 1 for position in positions]]))
-    ids = [tokens.ids[position] for position in positions]
-    return rows[np.arange(len(positions)), ids]

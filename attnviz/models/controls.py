@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from attnviz.attention.spec import KINDS, Kind, Sizes, check_sizes
+from attnviz.attention.spec import KINDS, AttentionSpec, Kind, check_sizes
 from attnviz.core.arguments import check_fields
 from attnviz.errors import Setting, SizeError, UsageError
 from attnviz.files import human_bytes
@@ -76,7 +76,7 @@ class FreshConfig:
     def __post_init__(self) -> None:
         check_fields(self)
 
-    def check(self) -> Sizes:
+    def check(self) -> AttentionSpec:
         """Return the sizes of one layer; raises SizeError or UsageError on what cannot be built."""
         for name in ("d_model", "heads", "kv_heads", "layers", "seed"):
             value = getattr(self, name)

@@ -12,17 +12,17 @@ to 1 again: it answers "of the weight that is not at rest, where does it go?".
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.capture import Capture, KeyMask
+from attnviz.core.capture import Capture, KeyMask, empty_rows
 from attnviz.core.heads import Head, Layout, Mean, Site
 from attnviz.core.media import Picture, Place
-from attnviz.core.spans import picked, places
+from attnviz.core.spans import places
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError
 from attnviz.scoring.observe import allowed_in
@@ -88,14 +88,6 @@ WORDS_NOTE = (
 _OVER = {"heads": "the heads of each layer", "layers": "the layers", "all": "all heads"}
 
 
-def mean_note(mean: Mean) -> str:
-    """Return what a reader of a mean must know, as a sentence."""
-    return (
-        f"Maps are means over {_OVER[mean]}: a mean hides what single heads do, and says of none "
-        "that it does it."
-    )
-
-
 def capture_in_words(capture: Capture) -> Capture:
     """Return the same capture with subwords merged into words, on both axes.
 
@@ -124,7 +116,7 @@ def capture_in_words(capture: Capture) -> Capture:
         capture.inputs, sides=sides_of, notes=(*capture.inputs.notes, WORDS_NOTE), features={}
     )
     return replace(
-        capture, inputs=inputs, maps=maps, reach=reach, terms={}, empty_rows=_empty(maps)
+        capture, inputs=inputs, maps=maps, reach=reach, terms={}, empty_rows=empty_rows(maps)
     )
 
 
@@ -175,7 +167,7 @@ def mean_capture(capture: Capture, mean: Mean) -> Capture:
         weights = (total / len(heads)).astype(capture[heads[0]].dtype)
         rows.setdefault(group.site, []).append((group.index, weights, allowed))
     maps = {site: np.stack([weights for _, weights, _ in listed]) for site, listed in rows.items()}
-    sinks = _sinks(capture)
+    sinks = {site.kind for site, mask in capture.reach.items() if mask.sink}
     reach = {
         site: KeyMask.of(np.stack([allowed for *_, allowed in listed]), sink=site.kind in sinks)
         for site, listed in rows.items()
@@ -185,7 +177,11 @@ def mean_capture(capture: Capture, mean: Mean) -> Capture:
         for site, listed in rows.items()
         if len(listed) < layout.heads[site.kind][site.layer]
     }
-    inputs = replace(capture.inputs, notes=(*capture.inputs.notes, mean_note(mean)))
+    note = (
+        f"Maps are means over {_OVER[mean]}: a mean hides what single heads do, and says of none "
+        "that it does it."
+    )
+    inputs = replace(capture.inputs, notes=(*capture.inputs.notes, note))
     return replace(
         capture, layout=layout, inputs=inputs, maps=maps, reach=reach, kept=indices, terms={}
     )
@@ -197,19 +193,9 @@ def _of(head: Head, mean: Mean) -> Head:
     return Head(Site(head.site.kind, layer), head.index if mean == "layers" else 0)
 
 
-def _sinks(capture: Capture) -> frozenset[str]:
-    """Return the kinds of layers some of which have a learned sink."""
-    return frozenset(site.kind for site, mask in capture.reach.items() if mask.sink)
-
-
-def _merged(allowed: NDArray[np.bool_], sides: Any) -> NDArray[np.bool_]:
+def _merged(allowed: NDArray[np.bool_], sides: Sides) -> NDArray[np.bool_]:
     """Which words may attend to which, bool [H or 1, T', S']."""
     return merge_words(allowed.astype(np.float32), sides)[0] > 0
-
-
-def _empty(maps: Mapping[Site, Map]) -> int:
-    """How many query rows of any layer have no weight at all."""
-    return sum(int((~layer.any(-1)).any(0).sum()) for layer in maps.values())
 
 
 def shown_sides(sides: Sides, *, words: bool, hide_sink: bool) -> Sides:
@@ -242,10 +228,8 @@ def shown_map(
     where nothing selects.
     """
     if words:
-        if unselected is not None:
-            unselected = merge_words(unselected[None].astype(np.float32), sides)[0][0] > 0
-        weights = merge_words(weights[None], sides)[0][0]
-        allowed = merge_words(allowed[None].astype(np.float32), sides)[0][0] > 0
+        unselected = None if unselected is None else _merged(unselected[None], sides)[0]
+        weights, allowed = merge_words(weights[None], sides)[0][0], _merged(allowed[None], sides)[0]
         sides = in_words(sides)
     if hide_sink:
         region = np.ix_(*_kept(sides))
@@ -327,16 +311,7 @@ def _kept(sides: Sides) -> tuple[list[int], list[int]]:
 
 def _picked(tokens: Tokens, places: list[int]) -> Tokens:
     """Return some of the tokens; their numbers in the vocabulary are left out."""
-    return Tokens(
-        texts=tuple(tokens.texts[n] for n in places),
-        special=tuple(tokens.special[n] for n in places),
-        separators=tuple(tokens.separators[n] for n in places),
-        words=tuple(tokens.words[n] for n in places),
-        segments=tuple(tokens.segments[n] for n in places),
-        places=tuple(tokens.places[n] for n in places) if tokens.places else (),
-        written=sum(n >= len(tokens) - tokens.written for n in places),
-        spans=picked(tokens.spans, places),
-    )
+    return replace(tokens.picked(places), ids=())
 
 
 _PATCH = re.compile(r"\s*([0-9]{1,5})\s*,\s*([0-9]{1,5})\s*")

@@ -9,15 +9,16 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.core.prompt import Prompt
 from attnviz.core.scores import HeadScores, PrefixMatching
 from attnviz.core.source import Source
 from attnviz.errors import ModelError, UsageError
 from attnviz.scoring.observe import Recorder, observe, score_batch
-from attnviz.scoring.roles import PREFIX_COPIES, PREFIX_LENGTH, prefix_matching
 from attnviz.statistics.clusters import half_width
 
 LENGTHS = (16, 32, 48)
@@ -25,6 +26,9 @@ LENGTHS = (16, 32, 48)
 
 PROBES = 5
 """Draws of random tokens on which prefixes are matched."""
+
+PREFIX_LENGTH, PREFIX_COPIES = 25, 4
+"""Olsson et al.: 25 random tokens, four times over."""
 
 MEASURED = ("duplicate", "duplicate_no_sink", "induction", "induction_no_sink")
 """The scores that repeated random tokens can tell from chance."""
@@ -78,6 +82,31 @@ def match_prefixes(source: Source, *, seed: int = 0) -> PrefixMatching | None:
         PREFIX_LENGTH,
         PREFIX_COPIES,
     )
+
+
+def prefix_matching(
+    weights: NDArray[np.floating[Any]],
+    *,
+    length: int = PREFIX_LENGTH,
+    copies: int = PREFIX_COPIES,
+    start: int = 0,
+) -> NDArray[np.float64]:
+    """Prefix matching score (Olsson et al. 2022, arXiv:2209.11895, "Head Activation Evaluators").
+
+    The mean of all entries of the map that go from a token to one that followed the same token in
+    an earlier copy. With four copies a perfect head gets 0.5: a row has only 1 to share among up
+    to three such entries.
+
+    ``weights`` [H, T, T] on random tokens, none twice, repeated: T = start + length · copies;
+    returns float64 [H].
+    """
+    pairs = [
+        (i, i - copy * length + 1)
+        for i in range(start + length, start + length * copies)
+        for copy in range(1, (i - start) // length + 1)
+    ]
+    rows, keys = np.array(pairs).T
+    return weights[:, rows, keys].mean(1, dtype=np.float64)
 
 
 def probe_prompts(

@@ -390,24 +390,14 @@ def targets(capture: Capture, head: Head, score: str) -> NDArray[np.bool_]:
     """Ask a score which keys it counts, [T, S]; none in rows without any."""
     allowed = allowed_keys(capture, head)
     length, keys = allowed.shape
-    hits: NDArray[np.bool_] = np.zeros((length, keys), np.bool_)
+    hits = np.zeros_like(allowed)
     for first in range(0, keys, _AT_ONCE):
         block = range(first, min(first + _AT_ONCE, keys))
-        single = np.zeros((1, len(block), length, keys), np.float32)
+        single = np.zeros((len(block), length, keys), np.float32)
         for number, key in enumerate(block):
-            single[0, number, :, key] = 1.0
-
-        def watch(
-            item: int, site: Site, start: int, names: Sequence[str], values: NDArray[Any],
-            first: int = first,
-        ) -> None:  # fmt: skip
-            for number, row in np.argwhere(values[0] > 0.5).tolist():
-                hits[start + row, first + number] = True
-
-        observer = ScoreObserver([capture.inputs], capture.layout, [score], watch)
-        observer.observe(_rows(head.site, single, allowed))
-    hits &= allowed
-    return hits
+            single[number, :, key] = 1.0
+        hits[:, block.start : block.stop] = _counted(capture, head, score, single).T
+    return hits & allowed
 
 
 def strongest_pair(capture: Capture, head: Head, score: str) -> tuple[int, int] | None:
@@ -418,29 +408,28 @@ def strongest_pair(capture: Capture, head: Head, score: str) -> tuple[int, int] 
     """
     if not SCORES[score].on_targets:
         return None
-    maps = np.asarray(capture.maps[head.site])
-    index = capture.place(head)
-    weights = np.nan_to_num(maps[index].astype(np.float64))
-    allowed = allowed_keys(capture, head)
-    length, keys = weights.shape
+    weights = np.nan_to_num(np.asarray(capture[head], np.float64))
     order = np.argsort(-weights, axis=1, kind="stable")[:, :_CHOICES]
-    single = np.zeros((1, order.shape[1], length, keys), np.float32)
-    np.put_along_axis(single[0], order.T[..., None], 1.0, -1)
-    best: list[tuple[float, int, int]] = []
+    single = np.zeros((order.shape[1], *weights.shape), np.float32)
+    np.put_along_axis(single, order.T[..., None], 1.0, -1)
+    hits = _counted(capture, head, score, single).T
+    largest = np.where(hits, np.take_along_axis(weights, order, 1), -np.inf)
+    query, choice = divmod(int(largest.argmax()), largest.shape[1])
+    if largest[query, choice] in (0, -np.inf):
+        return None
+    return query, int(order[query, choice])
+
+
+def _counted(
+    capture: Capture, head: Head, score: str, single: NDArray[np.float32]
+) -> NDArray[np.bool_]:
+    """Ask a score in which rows [n, T] it counts the one key that they have, [n, T, S]."""
+    hits = np.zeros(single.shape[:2], np.bool_)
 
     def watch(item: int, site: Site, start: int, names: Sequence[str], values: Any) -> None:
-        for choice, row in np.argwhere(values[0] > 0.5).tolist():
-            key = int(order[start + row, choice])
-            best.append((-float(weights[start + row, key]), start + row, key))
+        hits[:, start : start + values.shape[2]] = values[0] > 0.5
 
+    allowed = arrays.array(allowed_keys(capture, head)[None, None])
     observer = ScoreObserver([capture.inputs], capture.layout, [score], watch)
-    observer.observe(_rows(head.site, single, allowed))
-    if not best or min(best)[0] == 0:
-        return None
-    _, query, key = min(best)
-    return query, key
-
-
-def _rows(site: Site, weights: NDArray[np.float32], allowed: NDArray[np.bool_]) -> Rows:
-    """Return a whole layer as one block."""
-    return Rows(site, 0, 0, arrays.array(weights), arrays.array(allowed[None, None]))
+    observer.observe(Rows(head.site, 0, 0, arrays.array(single[None]), allowed))
+    return hits

@@ -97,19 +97,14 @@ def word(kind: Kind, groups: float, unit: str = "texts") -> str | None:
     return f"95 % intervals from {groups:,.0f} {unit} cover less: {'; '.join(parts)}."
 
 
-def word_of(name: str, groups: float, unit: str = "texts") -> str | None:
+def word_of(name: str, groups: float) -> str | None:
     """Return what must be said beside the intervals of a code path; None where they hold."""
     study = measured(name, groups)
-    if study is None:
-        return None
-    size, held = study
-    joint = name.endswith("all at once")
-    share = held.joint if joint else held.middle
-    if share >= LEVEL - CLOSE:
+    if study is None or study[1].middle >= LEVEL - CLOSE:
         return None
     return (
-        f"95 % intervals from {groups:,.0f} {unit} cover less: from {size:,} {POPULATION} they "
-        f"held {'together ' if joint else ''}in {_percent(share)} of samples."
+        f"95 % intervals from {groups:,.0f} texts cover less: from {study[0]:,} {POPULATION} they "
+        f"held in {_percent(study[1].middle)} of samples."
     )
 
 

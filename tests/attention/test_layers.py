@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -203,9 +205,7 @@ class Blocks:
         self.rows: list[Rows] = []
 
     def observe(self, rows: Rows) -> None:
-        changed = {"weights": rows.weights.clone()}
-        fields = {name: getattr(rows, name) for name in Rows.__slots__} | changed
-        self.rows.append(Rows(**fields))
+        self.rows.append(replace(rows, weights=rows.weights.clone()))
 
 
 class Case:
@@ -223,20 +223,14 @@ class Case:
         q, k, v = draw(B, H, T, 5), draw(B, G, keys, 5), draw(B, G, keys, D_V)
         self.matrix, self.bias, self.x = draw(H, D_V, D), draw(D), draw(B, T, D)
         self.norm = Normalization(draw(D), 1e-3, None if rms else draw(D), centred=not rms)
-        blocks = Blocks()
+        blocks, put = Blocks(), Whole(keys)
         out = attend(q, k, v, causal=causal, window=window, gate=gate, residual=self.x,
-                     site=Site(kind, 0), observers=[blocks], block_rows=4)  # fmt: skip
+                     site=Site(kind, 0), observers=[blocks, put], block_rows=4)  # fmt: skip
         self.rows, self.across = blocks.rows, kind == "cross"
         self.attended = torch.einsum("bhtv,hvd->btd", out.output, self.matrix) + self.bias
-        weights = torch.zeros(B, H, T, keys, dtype=torch.float64)
-        for rows in self.rows:
-            r, s = rows.weights.shape[2:]
-            weights[:, :, rows.start : rows.start + r, rows.key_start : rows.key_start + s] = (
-                rows.weights
-            )
         share = torch.ones(H).double() if gate is None else gate.share.double()
         self.f = torch.einsum("bhsv,hvd->bhsd", v.repeat_interleave(H // G, 1), self.matrix)
-        self.heads = torch.einsum("bhts,bhsd->bhtsd", weights * share[:, None, None], self.f)
+        self.heads = torch.einsum("bhts,bhsd->bhtsd", put.weights * share[:, None, None], self.f)
         self.layer = self.heads.sum(1)
 
     def writes(self, rows: Rows, *, residual: bool = False, norm: bool = False) -> Writes:
@@ -294,7 +288,7 @@ def case(request: pytest.FixtureRequest) -> Case:
     return Case(**CASES[request.param])  # type: ignore[arg-type]
 
 
-def whole(case: Case, name: str, blocks: list[Tensor]) -> Tensor:
+def whole(case: Case, blocks: list[Tensor]) -> Tensor:
     """Blocks [..., r, s] put together, zero elsewhere."""
     keys = case.f.shape[2]
     out = blocks[0].new_zeros(*blocks[0].shape[:-2], T, keys)
@@ -310,7 +304,7 @@ def test_norms_of_heads(case: Case) -> None:
         writes = case.writes(rows)
         norms = contributions.value_norms(writes.values, writes.matrix)
         found.append(writes.weights * norms[:, :, None])
-    torch.testing.assert_close(whole(case, "heads", found), case.heads.norm(dim=-1))
+    torch.testing.assert_close(whole(case, found), case.heads.norm(dim=-1))
 
 
 @pytest.mark.parametrize(("residual", "norm"), SORTS)
@@ -321,9 +315,7 @@ def test_norms_of_layers_by_gram_matrices(case: Case, residual: bool, norm: bool
         grams = contributions.grams(writes.values, writes.matrix, writes.norm)
         found.append(contributions.layer_norms(writes, grams))
     expected, _ = case.parts(residual=residual, norm=norm)
-    torch.testing.assert_close(
-        whole(case, "layer", found), expected.norm(dim=-1), rtol=1e-7, atol=1e-7
-    )
+    torch.testing.assert_close(whole(case, found), expected.norm(dim=-1), rtol=1e-7, atol=1e-7)
 
 
 @pytest.mark.parametrize("size", [1, 200, 1 << 20])

@@ -23,19 +23,19 @@ class Template(NamedTuple):
     pieces: Callable[[Sequence[Message]], Pieces]
 
 
-def _each(
-    chat: Sequence[Message], before: Callable[[str], str], after: Callable[[str], str]
-) -> Pieces:
-    found: Pieces = []
-    for number, message in enumerate(chat):
-        role = message["role"]
-        found += [(before(role), None), (message["content"], number), (after(role), None)]
-    return found
+def each(
+    before: Callable[[str], str], after: Callable[[str], str], end: str
+) -> Callable[[Sequence[Message]], Pieces]:
+    """What is before and after a message depends on its role alone."""
 
+    def pieces(chat: Sequence[Message]) -> Pieces:
+        found: Pieces = []
+        for number, message in enumerate(chat):
+            role = message["role"]
+            found += [(before(role), None), (message["content"], number), (after(role), None)]
+        return [*found, (end, None)]
 
-def chatml(chat: Sequence[Message]) -> Pieces:
-    each = _each(chat, lambda role: f"<|im_start|>{role}\n", lambda role: "<|im_end|>\n")
-    return [*each, ("<|im_start|>assistant\n", None)]
+    return pieces
 
 
 def inst(chat: Sequence[Message]) -> Pieces:
@@ -82,16 +82,6 @@ def turns(chat: Sequence[Message]) -> Pieces:
     return [*found, ("<turn>model\n", None)]
 
 
-def bars(chat: Sequence[Message]) -> Pieces:
-    each = _each(chat, lambda role: f"<|{role}|>\n", lambda role: "<|end|>\n")
-    return [*each, ("<|assistant|>\n", None)]
-
-
-def lines(chat: Sequence[Message]) -> Pieces:
-    each = _each(chat, lambda role: f"<|{role}|>\n", lambda role: f"{START}\n")
-    return [*each, ("<|assistant|>\n", None)]
-
-
 def late(chat: Sequence[Message]) -> Pieces:
     """The system message in front of the last one of the user."""
     last = max(n for n, message in enumerate(chat) if message["role"] == "user")
@@ -105,18 +95,6 @@ def late(chat: Sequence[Message]) -> Pieces:
                 found += [(chat[0]["content"], 0), ("\n\n", None)]
             found += [(message["content"], number), ("[/INST]", None)]
     return found
-
-
-def sections(chat: Sequence[Message]) -> Pieces:
-    titles = {"system": "", "user": "### Question:\n", "assistant": "### Response:\n"}
-    each = _each(chat, lambda role: titles[role], lambda role: "\n\n")
-    return [*each, ("### Response:\n", None)]
-
-
-def speakers(chat: Sequence[Message]) -> Pieces:
-    names = {"system": "", "user": "USER: ", "assistant": "ASSISTANT: "}
-    ends = {"system": " ", "user": " ", "assistant": f"{START} "}
-    return [*_each(chat, names.__getitem__, ends.__getitem__), ("ASSISTANT:", None)]
 
 
 def thoughts(chat: Sequence[Message]) -> Pieces:
@@ -138,7 +116,11 @@ TEMPLATES = {
     "chatml": Template(
         "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}"
         "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}",
-        chatml,
+        each(
+            lambda role: f"<|im_start|>{role}\n",
+            lambda role: "<|im_end|>\n",
+            "<|im_start|>assistant\n",
+        ),
     ),
     "inst": Template(
         "{% set ns = namespace(sys=none) %}{% for m in messages %}"
@@ -169,7 +151,7 @@ TEMPLATES = {
     "bars": Template(
         "{%- for m in messages -%}\n{{- '<|' ~ m.role ~ '|>\n' ~ m.content ~ '<|end|>\n' -}}\n"
         "{%- endfor -%}{%- if add_generation_prompt -%}{{- '<|assistant|>\n' -}}{%- endif -%}",
-        bars,
+        each(lambda role: f"<|{role}|>\n", lambda role: "<|end|>\n", "<|assistant|>\n"),
     ),
     "lines": Template(
         "{% for m in messages %}\n{% if m['role'] == 'user' %}\n"
@@ -178,7 +160,7 @@ TEMPLATES = {
         "{{ '<|assistant|>\n' + m['content'] + eos_token }}\n{% endif %}\n"
         "{% if loop.last and add_generation_prompt %}\n{{ '<|assistant|>' }}\n{% endif %}\n"
         "{% endfor %}",
-        lines,
+        each(lambda role: f"<|{role}|>\n", lambda role: f"{START}\n", "<|assistant|>\n"),
     ),
     "late": Template(
         "{% if messages[0].role == 'system' %}{% set before = messages[0].content %}"
@@ -195,7 +177,11 @@ TEMPLATES = {
         "{% elif m.role == 'assistant' %}{{ '### Response:\n' }}{% endif %}"
         "{{ m.content + '\n\n' }}{% endfor %}"
         "{% if add_generation_prompt %}{{ '### Response:\n' }}{% endif %}",
-        sections,
+        each(
+            {"system": "", "user": "### Question:\n", "assistant": "### Response:\n"}.__getitem__,
+            lambda role: "\n\n",
+            "### Response:\n",
+        ),
     ),
     "speakers": Template(
         "{% macro said(who, what, end) %}{{ who ~ what ~ end ~ ' ' }}{% endmacro %}"
@@ -203,7 +189,11 @@ TEMPLATES = {
         "{% elif m.role == 'assistant' %}{{ said('ASSISTANT: ', m.content, eos_token) }}"
         "{% else %}{{ said('', m.content, '') }}{% endif %}{% endfor %}"
         "{% if add_generation_prompt %}{{ 'ASSISTANT:' }}{% endif %}",
-        speakers,
+        each(
+            {"system": "", "user": "USER: ", "assistant": "ASSISTANT: "}.__getitem__,
+            {"system": " ", "user": " ", "assistant": f"{START} "}.__getitem__,
+            "ASSISTANT:",
+        ),
     ),
     "thoughts": Template(
         "{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}"

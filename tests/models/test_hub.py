@@ -21,7 +21,8 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 CASES = {
     "whole": "", "redirect": "", "names": "",
     "missing": "no folder and no model 'org/missing' on the hub",
-    "gated": "org/gated is gated on the hub", "partial": "cannot fetch org/partial",
+    "gated": "org/gated is gated on the hub; accept its terms there and log in",
+    "partial": "cannot fetch org/partial",
     "slow": "cannot be reached and its cache does not hold org/slow",
     "list": "answers for org/list with no description of a model",
     "number": "answers for org/number with no description of a model", "text": "org/text",
@@ -217,9 +218,10 @@ def test_only_names_that_are_names_are_chosen() -> None:
         "config.json", "*.json", "../a.json", "a/../b.json", "a\\b.json", "[a].json", ".a.json",
         "a?.txt", "a\nb.txt", "additional_chat_templates/../x.jinja", "chat_template.jinja",
         "additional_chat_templates/a.jinja", "additional_chat_templates/a.txt", "cl100k.tiktoken",
-        "model.safetensors", "/etc/passwd.txt", "", "..", "C:x.json",
+        "model.safetensors", "model.fp16.safetensors", "README.md", "spiece.model", "vocab.txt",
+        "/etc/passwd.txt", "", "..", "C:x.json",
     ]  # fmt: skip
     assert choose(names, "some/one") == [
-        "config.json", "chat_template.jinja", "cl100k.tiktoken",
+        "config.json", "chat_template.jinja", "cl100k.tiktoken", "spiece.model", "vocab.txt",
         "additional_chat_templates/a.jinja", "model.safetensors",
     ]  # fmt: skip

@@ -17,8 +17,7 @@ from attnviz.core.questions import nearest
 from attnviz.errors import UsageError
 from attnviz.features.export.function import export
 from attnviz.models.controls import FreshConfig
-from attnviz.scoring.probe import match_prefixes, probe_prompts
-from attnviz.scoring.roles import PREFIX_LENGTH, prefix_matching, sink_rate
+from attnviz.scoring.probe import PREFIX_LENGTH, match_prefixes, prefix_matching, probe_prompts
 
 TEXT = "The keyring was unusable"
 NAMES = {"heads": ["0.*", "1.*"], "layers": ["*.0", "*.1", "*.2", "*.3"], "all": ["*.*"]}
@@ -229,12 +228,6 @@ def test_uniform_attention_matches_by_chance() -> None:
     assert prefix_matching(np.stack([uniform(100)] * 2)) == pytest.approx([np.mean(entries)] * 2)
 
 
-def test_prefix_matching_refuses_other_maps() -> None:
-    for shape, options in (((1, 99, 99), {}), ((1, 25, 25), {"copies": 1})):
-        with pytest.raises(ValueError, match="prefix matching needs maps"):
-            prefix_matching(np.zeros(shape), **options)
-
-
 def test_the_demo_heads_that_match_prefixes_are_its_induction_heads() -> None:
     source = av.load("demo-gpt2")
     ((*_, half),) = [probe_prompts(source.vocab_size, lengths=[PREFIX_LENGTH])]
@@ -247,35 +240,6 @@ def test_the_demo_heads_that_match_prefixes_are_its_induction_heads() -> None:
     assert heads[best].does is not None
     assert heads[best].does.name == "induction"
     assert scores[best[0]][best[1]] > 0.3
-
-
-def test_sink_rate_by_hand() -> None:
-    """Three heads at length 2: half the sum of two rows' weights on the first token."""
-    maps = np.zeros((3, 4, 4))
-    maps[:, 0, 0] = [1.0, 0.25, 0.375]
-    maps[:, 1, 0] = [0.0, 0.25, 0.125]
-    maps[:, 2:, 0] = 9.0  # beyond the length
-    assert sink_rate([maps], length=2) == pytest.approx(1 / 3)  # 0.5, 0.25, 0.25
-    assert sink_rate([maps, maps[:1]], length=2) == pytest.approx(2 / 4)
-    assert sink_rate([maps], length=2, threshold=0.2) == 1.0
-
-
-def test_uniform_attention_is_no_sink() -> None:
-    """The harmonic mean of 64 rows is 0.074: far below the threshold, at four tokens above it."""
-    maps = uniform(64)[None]
-    assert maps[0, :, 0].mean() == pytest.approx(0.0741, abs=1e-4)
-    assert sink_rate([maps]) == 0.0
-    assert sink_rate([maps], length=4) == 1.0
-
-
-def test_sink_rate_needs_the_tokens() -> None:
-    with pytest.raises(ValueError, match="needs as many, not 63"):
-        sink_rate([uniform(63)[None]])
-    with pytest.raises(ValueError, match="at least one layer"):
-        sink_rate([])
-
-
-# --- measured on a model -------------------------------------------------------------------------
 
 
 def test_prefixes_are_matched_on_seeded_draws() -> None:

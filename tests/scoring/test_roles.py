@@ -7,20 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 
 import attnviz as av
-from attnviz.core.heads import Head, Layout, Site, SiteKind
-from attnviz.core.prompt import Inputs
+from attnviz.core.heads import Head, Site, SiteKind
 from attnviz.core.scores import HeadScores, Rival, Score
-from attnviz.core.source import Rows
-from attnviz.core.tokens import Sides, Tokens
 from attnviz.scoring.block import LOCAL_WINDOW, SINK_REST
-from attnviz.scoring.observe import ScoreObserver
 from attnviz.scoring.roles import FEW_ROWS, MIN_ROWS, ROLES, SHOWN, Evidence, assign, role_name
 from attnviz.scoring.scores import SCORES
 from tests import ROOT
+from tests.scoring.test_scores import observe
 
 Array = NDArray[np.float64]
 PAGE = ROOT / "docs" / "roles.md"
@@ -185,15 +181,6 @@ BERT = "[CLS] the keys , to the old cabinet are on the big table . they fit . [S
 REPEATED = f"[BOS] {HALF} {HALF}"
 
 
-def tokens(text: str) -> Tokens:
-    texts = tuple(text.split())
-    return Tokens(
-        texts,
-        special=tuple(t.startswith("[") for t in texts),
-        separators=tuple(t == "[SEP]" for t in texts),
-    )
-
-
 Target = Callable[[int, list[str]], list[int]]
 
 
@@ -227,11 +214,8 @@ def made(text: str, targets: Target, strength: float, causal: bool) -> tuple[Arr
 
 
 def roles_of(weights: Array, allowed: Array, text: str, kind: SiteKind) -> list[str]:
-    side = tokens(text)
-    observer = ScoreObserver([Inputs({kind: Sides(side, side)})], Layout({kind: (1,)}))
-    w, a = torch.tensor(weights)[None, None], torch.tensor(allowed > 0)[None, None]
-    observer.observe(Rows(Site(kind, 0), 0, 0, w, a))
-    return [role.name for role in observer.result()[0].roles]
+    (head,) = observe(weights, text, kind=kind, allowed=allowed).result()
+    return [role.name for role in head.roles]
 
 
 def test_one_made_head_for_every_role() -> None:

@@ -28,6 +28,7 @@ from attnviz.scoring.axes import is_punctuation
 from attnviz.scoring.observe import Recorder, ScoreObserver, score_capture
 from attnviz.scoring.scores import SCORES
 from tests import reference, reference_scores
+from tests.attention.test_attend import Whole
 
 Array = NDArray[np.float64]
 INFO = SourceInfo("made up", "recorded", "exact")
@@ -586,21 +587,14 @@ def test_empty_rows_are_counted_and_score_nothing() -> None:
 def test_sharp_heads_have_exact_entropies() -> None:
     """Nearly one-hot float32 rows, by logarithms of the weights and by logits, with masks."""
 
-    class Keep:
-        def __init__(self) -> None:
-            self.weights: list[torch.Tensor] = []
-
-        def observe(self, rows: Rows) -> None:
-            self.weights.append(rows.weights.double())
-
     torch.manual_seed(0)
     q, k = torch.randn(1, 3, 40, 8), torch.randn(1, 3, 40, 8)
     q = q * torch.tensor([3.0, 12.0, 60.0])[:, None, None]
     item, layout = inputs("decoder", tokens(" ".join("abcdefgh" * 5))), Layout({"decoder": (3,)})
-    streamed, stored, keep = ScoreObserver([item], layout), ScoreObserver([item], layout), Keep()
+    streamed, stored, keep = ScoreObserver([item], layout), ScoreObserver([item], layout), Whole(40)
     site = Site("decoder", 0)
     attend(q, k, k, causal=True, site=site, observers=[streamed, keep], block_rows=40)
-    (w,) = keep.weights
+    w = keep.weights.double()
     stored.observe(Rows(site, 0, 0, w.float(), torch.ones(40, 40).tril().bool()[None, None]))
     bits = -(w * torch.where(w > 0, w, 1).log2()).sum(-1)[0, :, 1:].mean(-1)
     assert bits[2] < 0.1 < bits[0]

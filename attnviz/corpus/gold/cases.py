@@ -117,7 +117,7 @@ class WordMaps:
     """
 
     def __init__(self, batch: Sequence[Inputs]) -> None:
-        sides = [next(iter(inputs.sides.values())).queries for inputs in batch]
+        sides = list(map(_tokens, batch))
         self._length = max(map(len, sides))
         self.width = max(max(tokens.words, default=-1) for tokens in sides) + 1
         member = np.zeros((len(sides), self._length, self.width))
@@ -174,12 +174,9 @@ class Pointing(WordMaps):
         self, batch: Sequence[Inputs], candidates: Sequence[NDArray[np.bool_]] | None = None
     ) -> None:
         super().__init__(batch)
+        in_text = np.stack([present(inputs, self.width) for inputs in batch])
         width = self.width
-        present = np.zeros((len(batch), width), np.bool_)
-        for number, inputs in enumerate(batch):
-            words = _tokens(inputs).words
-            present[number, [word for word in words if word >= 0]] = True
-        eligible = present[:, :, None] & present[:, None, :] & ~np.eye(width, dtype=np.bool_)
+        eligible = in_text[:, :, None] & in_text[:, None, :] & ~np.eye(width, dtype=np.bool_)
         for number, choices in enumerate(candidates or ()):
             allowed = choices[:width, :width]
             eligible[number, : len(allowed), : len(allowed)] &= allowed

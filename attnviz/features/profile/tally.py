@@ -417,7 +417,7 @@ def _units(weights: NDArray[np.float64]) -> Integers:
 
 
 class FirstTokenSinks:
-    """Watches the first token of a batch; see :func:`attnviz.scoring.roles.sink_rate`."""
+    """Watches the first token of a batch; see :data:`attnviz.scoring.roles.SINK_LENGTH`."""
 
     def __init__(self, batch: Sequence[Inputs], layout: Layout) -> None:
         causal = layout.kinds == ("decoder",)

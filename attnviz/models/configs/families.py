@@ -274,7 +274,6 @@ _READERS: Mapping[str, Callable[[Config], LinearState]] = {
 
 
 ALL = frozenset(PROJECTIONS["other"])
-QKV = frozenset({"w_q", "w_k", "w_v"})
 Norms = Literal["", "head", "all", "qk_layernorm", "use_qk_norm"]
 NONE: frozenset[str] = frozenset()
 
@@ -293,26 +292,16 @@ def basic(
     config: Config, keys: Keys, biases: frozenset[str], *, causal: bool, kv_heads: int | None = None
 ) -> AttentionSpec:
     """Return the spec of one plain layer: MHA, GQA or MQA by the numbers of heads."""
-    d_model, heads = need(config, keys, "d_model"), need(config, keys, "heads")
     sizes = check_sizes(
-        d_model,
-        heads,
+        need(config, keys, "d_model"),
+        need(config, keys, "heads"),
         kv_heads=kv_heads or find(config, keys, "kv_heads"),
         head_dim=find(config, keys, "head_dim"),
     )
     kind: Kind = "mha"
-    if sizes.kv_heads < heads:
+    if sizes.kv_heads < sizes.heads:
         kind = "mqa" if sizes.kv_heads == 1 else "gqa"
-    return AttentionSpec(
-        kind=kind,
-        d_model=d_model,
-        heads=heads,
-        kv_heads=sizes.kv_heads,
-        head_dim=sizes.head_dim,
-        value_dim=sizes.head_dim,
-        biases=biases,
-        causal=causal,
-    )
+    return replace(sizes, kind=kind, biases=biases, causal=causal)
 
 
 Reader = Callable[[Config, Keys], tuple[LayerGroup, ...]]
@@ -348,11 +337,11 @@ def decoder(
         applied = biases
         if bias_field and config.get(bias_field) is not None:
             applied = biased if config[bias_field] else biases - ALL
-        spec = basic(config, keys, applied, causal=True)
+        spec, qk_norm = basic(config, keys, applied, causal=True), norm(norms, config)
         spec = replace(
             spec,
-            qk_norm=norm(norms, config),
-            extras=normed(spec, norms, config) + ((("sinks", spec.heads),) if sink else ()),
+            qk_norm=qk_norm,
+            extras=normed(spec, qk_norm) + ((("sinks", spec.heads),) if sink else ()),
             softcap=positive(config, "attn_logit_softcapping"),
             sink=sink,
             gated=gated,
@@ -375,16 +364,12 @@ def norm(norms: Norms, config: Config) -> QKNorm | None:
     return QKNorm("RMSNorm", joint=norms == "all") if norms else None
 
 
-def normed(spec: AttentionSpec, norms: Norms, config: Config) -> tuple[tuple[str, int], ...]:
+def normed(spec: AttentionSpec, qk_norm: QKNorm | None) -> tuple[tuple[str, int], ...]:
     """Return the learned weights of norms on queries and keys."""
-    width = {
-        "": 0,
-        "head": 2 * spec.head_dim,
-        "all": (spec.heads + spec.kv_heads) * spec.head_dim,
-        "qk_layernorm": 4 * spec.head_dim if config.get("qk_layernorm") else 0,
-        "use_qk_norm": 2 * spec.head_dim if config.get("use_qk_norm") else 0,
-    }[norms]
-    return (("norms of Q and K", width),) if width else ()
+    if qk_norm is None:
+        return ()
+    vectors = spec.heads + spec.kv_heads if qk_norm.joint else 2
+    return (("norms of Q and K", vectors * spec.head_dim * qk_norm.learned),)
 
 
 def split(

@@ -140,7 +140,7 @@ _CAUSAL: ContextVar[frozenset[int]] = ContextVar("attnviz_causal", default=froze
 """Configurations (their ``id``) whose mask of this pass was left out: causality says it all."""
 
 
-def hooking(run: WatchedPass) -> AbstractContextManager[object]:
+def hooking(run: WatchedPass) -> AbstractContextManager[WatchedPass]:
     """Let ``run`` watch every forward pass of a hooked model inside the ``with`` block."""
     return holding(_RUN, run)
 

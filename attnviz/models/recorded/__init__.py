@@ -10,11 +10,7 @@ docs/recording.md.
 
 from __future__ import annotations
 
-from attnviz.models.recorded.format import JSON, SCHEMA, SUFFIXES, dump
+from attnviz.models.recorded.format import SUFFIXES, dump
 from attnviz.models.recorded.reading import load
-from attnviz.models.recorded.validator import MOST_ROUNDED, MOST_ROUNDED_SUM, SUM_TOLERANCE
 
-__all__ = [
-    "JSON", "MOST_ROUNDED", "MOST_ROUNDED_SUM", "SCHEMA", "SUFFIXES", "SUM_TOLERANCE", "dump",
-    "load",
-]  # fmt: skip
+__all__ = ["SUFFIXES", "dump", "load"]

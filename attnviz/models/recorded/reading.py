@@ -441,15 +441,4 @@ def without_padding(tokens: Tokens, real: Bool) -> Tokens:
     """Take the tokens that are no padding, bool [T]; the same where all are, or lengths differ."""
     if len(tokens) != len(real) or real.all():
         return tokens
-    offsets = np.concatenate([[0], np.cumsum(real)]).tolist()
-    spans = []
-    for span in tokens.spans:
-        ranges = tuple((offsets[a], offsets[b]) for a, b in span.ranges if offsets[a] < offsets[b])
-        spans += [replace(span, ranges=ranges)] if ranges else []
-    listed = ("texts", "ids", "special", "separators", "words", "segments", "places")
-    values: dict[str, Any] = {
-        name: tuple(x for x, keep in zip(getattr(tokens, name), real, strict=False) if keep)
-        for name in listed
-    }
-    count = int(real[len(tokens) - tokens.written :].sum())
-    return replace(tokens, **values, written=count, spans=tuple(spans))
+    return tokens.picked(np.flatnonzero(real).tolist())
