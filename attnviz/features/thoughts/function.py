@@ -79,11 +79,16 @@ def _check(source: Source, settings: records.ThoughtsSettings) -> None:
             "{} predicts no tokens, and cannot write a sentence anew: {}", info.model,
             source.no_logits, remedy="leave out {resample}", resample=...,
         )  # fmt: skip
-    lack = source.no_gates or source.no_logits
-    if settings.suppress and lack:
+    if not settings.suppress:
+        return
+    if source.no_gates:
         raise ModelError(
-            "attention of {} cannot be suppressed: {}" if source.no_gates
-            else "{} predicts no tokens: {}", info.model, lack,
+            "attention of {} cannot be suppressed: {}", info.model, source.no_gates,
+            remedy="look alone with {suppress}", suppress=False,
+        )  # fmt: skip
+    if source.no_logits:
+        raise ModelError(
+            "{} predicts no tokens: {}", info.model, source.no_logits,
             remedy="look alone with {suppress}", suppress=False,
         )  # fmt: skip
 
