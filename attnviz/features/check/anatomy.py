@@ -133,8 +133,8 @@ class Attention:
     def places(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """Find the item and the position of some tokens; -1 where there is none."""
         _, items, positions = torch.tensor(self.call.tokens).T
-        known, number = tokens >= 0, tokens.clamp_min(0)
-        return torch.where(known, items[number], -1), torch.where(known, positions[number], -1)
+        present, number = tokens >= 0, tokens.clamp_min(0)
+        return torch.where(present, items[number], -1), torch.where(present, positions[number], -1)
 
     @cached_property
     def pairs(self) -> tuple[Tensor, Tensor, Tensor]:

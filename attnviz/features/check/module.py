@@ -434,8 +434,8 @@ def _of_pairs(fast: Tensor, slow: Tensor, lag: int, base: float | None) -> Itera
     speeds = sorted({round(f, 6) for f in fast.tolist() if f > 0}, reverse=True)
     if not torch.allclose(fast, slow, rtol=1e-4, atol=1e-6):
         swap = torch.allclose(fast.sort()[0], slow.sort()[0], rtol=1e-4, atol=1e-6)
-        apart = Bug.of("rotary base/speeds", fast=_listed(fast), slow=_listed(slow))
-        yield Bug.of("rotary/pairs") if swap else apart
+        speeds_bug = Bug.of("rotary base/speeds", fast=_listed(fast), slow=_listed(slow))
+        yield Bug.of("rotary/pairs") if swap else speeds_bug
         return
     if lag:
         distance = f"{counted(abs(lag), 'position')} {'later' if lag > 0 else 'earlier'}"
@@ -448,8 +448,8 @@ def _of_pairs(fast: Tensor, slow: Tensor, lag: int, base: float | None) -> Itera
         math.isclose(f, speeds[1] ** i, rel_tol=1e-3) for i, f in enumerate(speeds) if f > 1e-3
     )
     if len(speeds) == pairs and geometric and not math.isclose(speeds[1], expected, rel_tol=1e-4):
-        found = speeds[1] ** -pairs
-        yield Bug.of("rotary base/named", found=found, base=base, numbers=2 * pairs)
+        measured = speeds[1] ** -pairs
+        yield Bug.of("rotary base/named", found=measured, base=base, numbers=2 * pairs)
 
 
 def _frequencies(part: Tensor) -> Tensor | None:

@@ -68,8 +68,8 @@ class Bug:
     def of(cls, kind: str, **values: object) -> Bug:
         """Return a bug by its entry in ``bugs.toml``, with what is filled in."""
         bug, name = _bugs()[kind], kind.partition("/")[0]
-        step, what, change = (bug[key].format(**values) for key in ("step", "what", "change"))
-        return cls(name=name, step=step, what=what, change=change)
+        step, fault, change = (bug[key].format(**values) for key in ("step", "what", "change"))
+        return cls(name=name, step=step, what=fault, change=change)
 
 
 @cache

@@ -295,16 +295,16 @@ def _positions(report: Circuits, model: _Model) -> Circuits:
 
 
 def _notes(report: Circuits, model: _Model) -> Iterator[str]:
-    said = tomllib.loads(Path(__file__).with_name("notes.toml").read_text("utf-8"))
+    sentences = tomllib.loads(Path(__file__).with_name("notes.toml").read_text("utf-8"))
     held_still, readings = held(model.source), model.readings
     if report.turned:
-        yield said["turned"]
-    yield from (said[kind] for kind in ("gate", "after") if kind in held_still)
+        yield sentences["turned"]
+    yield from (sentences[kind] for kind in ("gate", "after") if kind in held_still)
     if any(reading.normed is not None for reading in readings):
-        yield said["normed"]
+        yield sentences["normed"]
     yield from _skipped(model)
     if any(reading.after for reading in readings):
-        yield said["summed"]
+        yield sentences["summed"]
     named = {"edges": "No edges", "Q and K": "No Q and K edges", "copying": "No copying scores",
              "positions": "No scores by position"}  # fmt: skip
     for quantity, reason in model.reasons.items():

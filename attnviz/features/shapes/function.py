@@ -145,7 +145,7 @@ def verify(subject: Subject, run: RunSizes = DEFAULT_RUN) -> results.VerifyAnswe
             verify=...,
         )
     towers, parameters = subject.towers(), _counted(subject)
-    attention, whole = parameters.attention, parameters.whole
+    attention, total = parameters.attention, parameters.whole
     unknown: list[str] = []
     if len(parameters.towers) > 1 and towers:
         unknown = sorted(parameters.towers.keys() - towers.keys())
@@ -154,7 +154,7 @@ def verify(subject: Subject, run: RunSizes = DEFAULT_RUN) -> results.VerifyAnswe
         result = verifying.verify_model(model, dict(parameters.layers), parameters.origin)
     ran = "The layers were not run, since their parameters differ."
     if not result.failures:
-        checks, ran = _ran(subject, model, towers=bool(towers), parameters=whole)
+        checks, ran = _ran(subject, model, towers=bool(towers), parameters=total)
         result = result.of((*result.checks, *checks), result.subject)
     notes = [
         ran,
@@ -163,10 +163,10 @@ def verify(subject: Subject, run: RunSizes = DEFAULT_RUN) -> results.VerifyAnswe
             "were not checked: attnviz does not know that tower's family."
             for tower in unknown
         ),
-        f"{attention:,} of the model's {whole:,} parameters are attention "
-        f"({100 * attention / (whole or 1):.1f} %).",
+        f"{attention:,} of the model's {total:,} parameters are attention "
+        f"({100 * attention / (total or 1):.1f} %).",
     ]
-    result = replace(result, attention_parameters=attention, whole_parameters=whole)
+    result = replace(result, attention_parameters=attention, whole_parameters=total)
     return verify_printed(replace(result, notes=tuple(notes)))
 
 

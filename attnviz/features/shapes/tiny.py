@@ -182,8 +182,8 @@ class TinyFile:
 def bundled(name: str) -> TinyInput:
     """Read an example that comes with attnviz: ``causal``, or ``masked`` with padding."""
     path = Path(__file__).with_name(f"{name}.json")
-    said = {"causal": "one causal head", "masked": "one head with padding"}[name]
-    return from_json(json.loads(path.read_text("utf-8")), origin=f"bundled example, {said}")
+    title = {"causal": "one causal head", "masked": "one head with padding"}[name]
+    return from_json(json.loads(path.read_text("utf-8")), origin=f"bundled example, {title}")
 
 
 def read_json(data: bytes, name: str) -> TinyInput:

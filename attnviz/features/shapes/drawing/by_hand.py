@@ -142,15 +142,15 @@ def numbers_printed(walked: NumericWalk, precision: int) -> Printed:
         + "; entropy in bits, 0 for a single key. All numbers are float64, shown to "
         f"{precision} digits."
     ]
-    said = VARIANTS[walked.variant]
-    if tiny.causal and len(tiny.tokens) == len(tiny.key_tokens) and "changed" not in said:
+    texts = VARIANTS[walked.variant]
+    if tiny.causal and len(tiny.tokens) == len(tiny.key_tokens) and "changed" not in texts:
         notes.append("The first query sees only itself, so its output is exactly its row of V.")
     if walked.blocked:
         blocked = "1 query" if walked.blocked == 1 else f"{walked.blocked} queries"
-        without = said.get("without_keys", VARIANTS[""]["without_keys"])
-        notes.append(f"{blocked} may attend to no key: {without}")
-    if "note" in said:
-        notes.insert(0, said["note"])
+        outcome = texts.get("without_keys", VARIANTS[""]["without_keys"])
+        notes.append(f"{blocked} may attend to no key: {outcome}")
+    if "note" in texts:
+        notes.insert(0, texts["note"])
     tables = [_saturation(walked, precision)]
     if walked.variant == "overflow":
         tables.insert(0, _overflow(walked))

@@ -221,10 +221,10 @@ def _compare_notes(comparison: CompareAnswer) -> list[str]:
         notes.append(say("compare.window"))
     row = next((variant for variant in comparison.variants if variant.own), None)
     if row is not None and row.ratio_to_mha < 1:
-        spec, kept = comparison.spec, comparison.variants[0].cache_elements_per_token
+        spec, elements = comparison.spec, comparison.variants[0].cache_elements_per_token
         ratio = 1 / row.ratio_to_mha, percent(row.ratio_to_mha)
-        own = row.name, row.cache_elements_per_token, spec.heads, spec.head_dim, kept, *ratio
-        notes.insert(0, say("compare.own", *own))
+        sizes = row.name, row.cache_elements_per_token, spec.heads, spec.head_dim
+        notes.insert(0, say("compare.own", *sizes, elements, *ratio))
     if comparison.spec.kind == "mla":
         notes.insert(1, say("compare.systems"))
     if comparison.memory_bytes is not None:

@@ -198,13 +198,13 @@ def _shown_source(source: str) -> str:
 
 def verify_printed(verification: VerifyAnswer) -> VerifyAnswer:
     """Lay out every comparison, the failed ones in red, and the verdict."""
-    found = Column("found", "found", "right")
+    result = Column("found", "found", "right")
     table = table_of(
         verification.checks,
         (Column("step", "step"), lambda check: cell(check.step, "strong")),
         (Column("what", "what"), lambda check: cell(check.what)),
         (Column("said", "said", "right"), lambda check: cell(check.said)),
-        (found, lambda check: cell(check.found, "" if check.equal else "bad")),
+        (result, lambda check: cell(check.found, "" if check.equal else "bad")),
         (
             Column("equal", ""),
             lambda check: cell(

@@ -126,17 +126,17 @@ def cost_table(walk: Walk, layers: int) -> Table:
     short, length = name.split(" per", maxsplit=1)[0], axes.s.size
     if length is not None:
         length = cached_tokens(spec, length) if spec.causal else length
-        kept = (run.batch or 1) * length * token
-        rows.append(_cost(f"{short}, whole", size(kept), f"B·{length:,}·({elements})", kept))
+        cache = (run.batch or 1) * length * token
+        rows.append(_cost(f"{short}, whole", size(cache), f"B·{length:,}·({elements})", cache))
     if layers > 1:
-        every, whole = f"{layers:,} layers", layers * total
+        stack, number = f"{layers:,} layers", layers * total
         rows += [
-            _cost(f"{every}: parameters", f"{whole:,}", f"{layers:,} × the above", whole),
-            _cost_of(f"{every}: FLOPs", walk.flops.total * layers, ""),
-            _cost(f"{every}: cache per token", size(layers * token), "", layers * token),
+            _cost(f"{stack}: parameters", f"{number:,}", f"{layers:,} × the above", number),
+            _cost_of(f"{stack}: FLOPs", walk.flops.total * layers, ""),
+            _cost(f"{stack}: cache per token", size(layers * token), "", layers * token),
         ]
         if length is not None:
-            rows.append(_cost(f"{every}: {short}, whole", size(layers * kept), "", layers * kept))
+            rows.append(_cost(f"{stack}: {short}, whole", size(layers * cache), "", layers * cache))
     return Table(
         "Costs of one layer",
         (Column("cost", ""), Column("value", "", "right"), Column("formula", "", wrap=12)),
