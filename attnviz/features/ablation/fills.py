@@ -18,7 +18,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -320,6 +320,16 @@ class Reference:
     disjoint: bool = False  # whether means and donors come from different texts
     alone: int = 0  # how many texts have no other in their state, so that any text fills them
 
+    @classmethod
+    def over(
+        cls, source: Source, pools: Sequence[Pool], of: Iterable[int], name: str, **more: Any
+    ) -> Reference:
+        """Take pools, with the shares of means in the outputs of all of them together."""
+        means = pools[0].means
+        for pool in pools[1:]:
+            means = means.merged(pool.means)
+        return cls(tuple(pools), tuple(of), name, means.shares(source.layout), **more)
+
     def means(self, batch: Sequence[Trial], sites: Collection[Site] | None = None) -> Fills:
         """Return the means [1 or B, T, H, d_v] for a batch; of some layers, or of all."""
         lengths = lengths_of([trial.inputs for trial in batch])
@@ -369,8 +379,7 @@ def given(
     source: Source, texts: Sequence[Inputs], count: int, over: MeanOver, name: str
 ) -> Reference:
     """One reference, called ``name``, for all of ``count`` texts."""
-    pool = Pool.of(source, texts, over)
-    return Reference((pool,), (0,) * count, name, pool.means.shares(source.layout))
+    return Reference.over(source, [Pool.of(source, texts, over)], [0] * count, name)
 
 
 def other_half(
@@ -378,8 +387,7 @@ def other_half(
 ) -> Reference:
     """Each half of some texts filled from the other; ``fold`` as :func:`halves` gives it."""
     pools = _both_halves(source, texts, fold, over)
-    of = tuple(1 - side for side in fold)
-    return Reference(pools, of, "the other half of the texts", _shares(source, pools))
+    return Reference.over(source, pools, (1 - side for side in fold), "the other half of the texts")
 
 
 def probed(source: Source, tested: Sequence[Trial], over: MeanOver) -> Reference:
@@ -399,11 +407,11 @@ def probed(source: Source, tested: Sequence[Trial], over: MeanOver) -> Reference
         Pool.of(source, of_length(n, chain(*trials)), over, of_length(n, donors)) for n in lengths
     )
     count = len(of_length(lengths[0], chain(*trials)))
-    return Reference(
+    return Reference.over(
+        source,
         pools,
-        tuple(lengths.index(trial.inputs.length) for trial in tested),
+        (lengths.index(trial.inputs.length) for trial in tested),
         f"other random sequences of the same length ({count} for the mean, others to resample)",
-        _shares(source, pools),
         matched=True,
         disjoint=True,
     )
@@ -446,9 +454,7 @@ def same_group(
             of[number] = len(pools) + 1 - fold[number]
         pools += _both_halves(source, texts, fold, over)
     name = "other texts of the same group"
-    return Reference(
-        tuple(pools), tuple(of), name, _shares(source, pools), matched=not lone, alone=len(lone)
-    )
+    return Reference.over(source, pools, of, name, matched=not lone, alone=len(lone))
 
 
 def _both_halves(
@@ -460,14 +466,6 @@ def _both_halves(
         for half in (0, 1)
     )
     return first, second
-
-
-def _shares(source: Source, pools: Sequence[Pool]) -> dict[Head, float]:
-    """Return the shares of means in the outputs of all pools together."""
-    means = pools[0].means
-    for pool in pools[1:]:
-        means = means.merged(pool.means)
-    return means.shares(source.layout)
 
 
 def bundled(source: Source, text: Inputs) -> tuple[Inputs, ...]:

@@ -39,7 +39,10 @@ def draw(result: Knockout, dpi: float) -> Figure:
     matrix = len(rows) > 1 and len(keys) > 1
     listed = [effect for effect in result.ranked() if effect.kind != "window"][:_LISTED]
     names = [_short(effect) for effect in listed]
-    curves = _curved(result)
+    windows = [result.of(*pair, "window") for pair in result.pairs]
+    curves = sorted(  # those that go farthest first
+        filter(None, windows), key=lambda curve: -max(abs(effect.change.value) for effect in curve)
+    )[: len(_LINES)]
     page = HeadedFigure(
         words.title(result), [words.sentence(result), words.measure(result)], dpi,
         [*names, *rows, *keys],
@@ -108,14 +111,6 @@ def _bars(axes: Axes, result: Knockout, listed: Sequence[CutEffect], names: Sequ
     below = "\n○: as much of other keys cut at random" if controls else ""
     unit = f"change in {words.unit(result)}{' (lines: joint 95 %)' if lines else ''}"
     name_bars(axes, names, unit + below)
-
-
-def _curved(result: Knockout) -> list[list[CutEffect]]:
-    """Return the windows of the pairs whose curves are drawn: those that go farthest."""
-    curves = [list(result.of(rows, keys, "window")) for rows, keys in result.pairs]
-    curves = [curve for curve in curves if curve]
-    curves.sort(key=lambda curve: -max(abs(effect.change.value) for effect in curve))
-    return curves[: len(_LINES)]
 
 
 def _curves(axes: Axes, result: Knockout, curves: Sequence[Sequence[CutEffect]]) -> None:

@@ -277,7 +277,8 @@ class Search:
         limit = max(min(CURVE, len(order)), requested or 0)
         sets = [corrupted_outside(order[:n], layout) for n in range(limit + 1)]
         curve_found = [share.share for share in self._faithful(search, sets)]
-        size, enough = self._size(curve_found)
+        least = smallest(curve_found, self.settings.faithful)
+        size, enough = requested or least or limit, bool(requested or least)
         members = order[:size]
         greedy = self._eliminated(search, order[: min(limit, max(2 * size, 8))])
         scores, (full, empty) = self._judged(judged, members, sets, greedy)
@@ -340,13 +341,6 @@ class Search:
                 reason,
                 task=...,
             )
-
-    def _size(self, curve: Sequence[float]) -> tuple[int, bool]:
-        """Find the least size that is faithful enough, or that was asked for; and whether it is."""
-        if self.settings.circuit_size is not None:
-            return self.settings.circuit_size, True
-        size = smallest(curve, self.settings.faithful)
-        return (len(curve) - 1, False) if size is None else (size, True)
 
     def _eliminated(self, part: Part, heads: Sequence[Head]) -> list[Head]:
         """Return a circuit by what heads do together, see :func:`eliminated`."""

@@ -18,12 +18,7 @@ from attnviz.features.ablation.description import finding
 from attnviz.features.ablation.result import Ablation, Effect
 from attnviz.features.ablation.words import disagree
 from attnviz.models.controls import FreshConfig
-
-TEXTS = [
-    "one two three one two three", "a b c a b c a", "the cat and the dog and the cat",
-    "the keys to the cabinet are on the table", "she read a book and then another book",
-    "rain fell all day on the small town",
-]  # fmt: skip
+from tests.features.ablation.test_run import TEXTS
 
 
 @pytest.fixture(scope="module")
