@@ -19,10 +19,10 @@ TESTS = Path(__file__).parent
 PACKAGE = TESTS.parent / "attnviz"
 
 CEILINGS = {
-    "modules": 500,
-    "lines of the package": 117_022,
+    "modules": 495,
+    "lines of the package": 114_640,
     "lines of tests": 73_922,
-    "vague names": 394,
+    "vague names": 393,
 }
 """What the project may not outgrow: whoever removes lines lowers these, and nobody raises them."""
 

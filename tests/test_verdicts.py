@@ -26,8 +26,7 @@ from attnviz.features.diff.description import strongest
 from attnviz.features.diff.result import FigureChange, HeadChange
 from attnviz.features.film.description import ordered
 from attnviz.features.film.result import Order
-from attnviz.features.knockout.function import cut_change
-from attnviz.features.knockout.result import CutEffect
+from attnviz.features.knockout.result import CutChange, CutEffect
 from attnviz.features.patch.circuit import smallest
 from attnviz.features.patch.result import PatchShare, TaskScore
 from attnviz.features.patch.words import not_done
@@ -122,7 +121,10 @@ def star(draw: Draw) -> Drawn:
     spans = [sorted(draw.uniform(-1, 1) for _ in range(2)) for _ in range(2)]
     lead, held = draw.random() < 0.7, draw.random() < 0.5
     found = [Estimated(0.0, 0.0, 0.0, *span, 0.0, 0.0, 0.0, None) for span in spans]
-    plain, excess = cut_change(found[0], tells=lead), cut_change(found[1])
+    plain, excess = (
+        CutChange(0.0, 0.0, 0.0, *span, one.sure if tells else None)
+        for span, one, tells in zip(spans, found, (lead, True), strict=True)
+    )
     control = (0.0, 0.7, excess) if held else (None, 0.3, None)
     cut = CutEffect("last", "subject", "all", "all heads", (), None, 0.5, 1.0, plain, *control, 20)
     low, high = spans[int(held)]
