@@ -15,7 +15,7 @@ import torch
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest, Source
 from attnviz.features.flow.function import run
-from attnviz.features.flow.result import LayerFlow
+from attnviz.features.flow.result import LayerFlow, Method
 from attnviz.features.flow.stack import flows
 from benchmarks.ablation import ids, paired
 from benchmarks.logits import model
@@ -35,7 +35,7 @@ def measure() -> list[Row]:
         torch.set_num_threads(threads)
 
 
-def layered(source: Source, method: str, target: float) -> Row:
+def layered(source: Source, method: Method, target: float) -> Row:
     """All tokens to all positions, by the shares of every layer."""
     inputs = source.prepare(Prompt(ids=ids(LENGTH)))
     ratio, detail = paired(

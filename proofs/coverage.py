@@ -91,9 +91,8 @@ def of_texts(path: Path, model: str) -> Population:
             file.flush()
             return of_texts(Path(file.name), model)
     worker = Worker(load(model), ProfileSettings())
-    parts = [worker(task) for task in tasks(read([str(path)]))]
-    a = np.concatenate([part.a for part in parts])
-    b = np.concatenate([part.b for part in parts])
+    clusters = [c for task in tasks(read([str(path)])) for c in worker(task).clusters]
+    a, b = np.stack([c.a for c in clusters]), np.stack([c.b for c in clusters])
     there = b.sum(0) > 0
     return Population(a[:, there], b[:, there])
 
