@@ -187,12 +187,12 @@ def test_a_column_of_parquet_that_unpacks_to_much_is_refused(tmp_path: Path) -> 
     ) as writer:
         table = arrow.table({"text": ["a" * (1 << 20)] * 24})
         writer.write_table(table)
-    read = list(reading.parquet_rows(str(path), None, None, {}))
+    read = list(reading.parquet_rows(str(path), reading.Columns()))
     assert len(read) == 24
     small, reading._BYTES = reading._BYTES, 1 << 23
     try:
         with pytest.raises(InputError, match=r"unpacks .* to 25\.2 MB, which no text is"):
-            list(reading.parquet_rows(str(path), None, None, {}))
+            list(reading.parquet_rows(str(path), reading.Columns()))
     finally:
         reading._BYTES = small
 

@@ -301,7 +301,7 @@ REPORTS: list[tuple[str, str, Case]] = [
     ("facebookresearch/fairseq/issues/1531", "sequence first with a mask", sees(written.mask_between)),
     ("lucidrains/x-transformers/issues/5", "heads that talk", sees(written.talking("einsum"))),
     ("tczhangzhi/VisionTransformer-Pytorch/issues/1", "tensordot", sees(written.tensordots)),
-    ("lukemelas/PyTorch-Pretrained-ViT/issues/19", "-10000 for padding", sees(written.half_masked)),
+    ("lukemelas/PyTorch-Pretrained-ViT/issues/19", "-10000 for padding", sees(written.by(written.half_masked))),
     ("lucidrains/vit-pytorch/issues/1", "a class token", sees(written.class_token)),
     ("microsoft/Swin-Transformer/issues/130", "windows", sees(written.windows)),
     ("facebookresearch/detr/issues/593", "pixels to pixels", sees(written.pixels)),
