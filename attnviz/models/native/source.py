@@ -48,7 +48,6 @@ from attnviz.core.weights import (
 )
 from attnviz.errors import InputError, Message, ModelError, UsageError
 from attnviz.models import limits, text
-from attnviz.models.chat import as_text, compared
 from attnviz.models.external_errors import muted, refusing
 from attnviz.models.folder import Located, SmallFiles, ends
 from attnviz.models.native.network import Cache, Network, Streamed
@@ -296,6 +295,7 @@ class Native(Gated):
             )
         notes: list[str] = []
         if prompt.chat is not None:
+            from attnviz.models.chat import as_text
             from attnviz.models.hooked.tokenizer import load_texts
 
             if self._texts is None:  # here, since the time of a template is bounded
@@ -321,7 +321,11 @@ class Native(Gated):
             tokens = self._go_on(tokens, prompt.generate, limit)
             notes.append(limits.written(tokens, prompt.generate))
         inputs = Inputs({kind: Sides(tokens, tokens)}, tuple(notes))
-        return inputs if prompt.reply is None else compared(self, inputs, prompt.reply)
+        if prompt.reply is None:
+            return inputs
+        from attnviz.models.chat import compared
+
+        return compared(self, inputs, prompt.reply)
 
     def _go_on(self, tokens: Tokens, generation: Generation, limit: int) -> Tokens:
         """Return the tokens and what the model writes after them."""
