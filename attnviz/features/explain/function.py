@@ -20,7 +20,7 @@ from attnviz.core.interface import interface
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.settings import Progress
 from attnviz.core.source import Donor, ForwardRequest, Gate, Kept, Output, Source, Start
-from attnviz.errors import AttnvizError, InputError, ModelError
+from attnviz.errors import AttnvizError, InputError, ModelError, UsageError
 from attnviz.features.ablation.fills import Fills, Reference
 from attnviz.features.ablation.measure import gradients
 from attnviz.features.ablation.result import Ablation, Effect
@@ -200,7 +200,15 @@ class _Study:
         metric = logit_difference(*self.pair)
         check(self.source, metric)
         study = Study(self.source, [self.inputs], AblationSettings(seed=self.seed))
-        return choose_reference(study, metric, [self.trial], (0,))
+        try:
+            return choose_reference(study, metric, [self.trial], (0,))
+        except UsageError as error:  # whose remedies are another command's
+            raise UsageError(
+                "heads are filled here from sentences of attnviz's own, which this model cannot "
+                "read; attnviz ablate fills them from yours with {reference}, or by {method}",
+                reference=...,
+                method="zero",
+            ) from error
 
     def candidates(self, votes: Mapping[Head, float]) -> tuple[Head, ...]:
         """Choose the heads to ablate: all of a small model, else by vote and by gradient.

@@ -30,6 +30,7 @@ from attnviz.features.explain.function import _feeder
 from attnviz.features.explain.result import Explain
 from attnviz.features.sources.result import SideSum
 from attnviz.models.demo import DEMOS
+from tests.models import tiny
 from tests.repeated import REPEATED
 from tests.viewing import opened
 
@@ -420,6 +421,14 @@ def test_the_other_word_is_the_second_most_probable(gpt2: Any, text: str) -> Non
 
 
 @pytest.mark.usefixtures("few_sentences")
+def test_a_model_that_reads_no_sentences_is_refused_without_remedies_of_ablate(
+    tmp_path: Path,
+) -> None:
+    tiny.build("t5", tmp_path)  # it has no tokenizer
+    with pytest.raises(UsageError, match="which this model cannot read; attnviz ablate fills them"):
+        av.explain(Prompt(ids=tiny.SHORT), model=str(tmp_path))
+
+
 def test_heads_of_an_encoder_and_between_stacks_have_the_encoders_tokens(tmp_path: Path) -> None:
     """Weights, maps and words against eager transformers; the page and the picture take them."""
     torch.manual_seed(0)
