@@ -11,6 +11,7 @@ is one that its result does not have; nothing else lists them.
 from __future__ import annotations
 
 import io
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -60,7 +61,7 @@ DESCRIBED = {
 """The forms that a ``description.py`` may have in their place, each by one of its functions."""
 
 
-class _Drawn:
+class _Drawn(ABC):
     """What has a picture, which notebooks show, with words for who cannot see it."""
 
     def figure(self, **options: Any) -> Figure:
@@ -71,9 +72,9 @@ class _Drawn:
         """Return what its picture shows, in words, for those who cannot see it."""
         return repr(self)
 
+    @abstractmethod
     def to_bytes(self, suffix: str, **options: Any) -> bytes:
         """Return what a file of that suffix holds, ``.png`` or ``png``."""
-        raise NotImplementedError
 
     def save(self, path: str | Path, **options: Any) -> Path:
         """Write it in the form that the file's suffix means."""
@@ -94,8 +95,9 @@ class _Drawn:
         if path.suffix.lower() == ".parquet":
             require("pyarrow", path.name)
 
+    @abstractmethod
     def _drawn(self, format: str, options: dict[str, Any]) -> Any:
-        raise NotImplementedError
+        """Return its figure, or the bytes of one, by the name of the format."""
 
     def _picture_png(self) -> bytes | None:
         return self.to_bytes("png")
