@@ -117,7 +117,7 @@ class WordMaps:
     """
 
     def __init__(self, batch: Sequence[Inputs]) -> None:
-        sides = list(map(_tokens, batch))
+        sides = list(map(tokens_of, batch))
         self._length = max(map(len, sides))
         self.width = max(max(tokens.words, default=-1) for tokens in sides) + 1
         member = np.zeros((len(sides), self._length, self.width))
@@ -192,14 +192,15 @@ class Pointing(WordMaps):
         return arrays.to_numpy(xp.stack([ahead.argmax(3), behind.argmax(2)], 2))
 
 
-def _tokens(inputs: Inputs) -> Tokens:
+def tokens_of(inputs: Inputs) -> Tokens:
+    """Return the tokens of a model with a single stack."""
     return next(iter(inputs.sides.values())).queries
 
 
 def present(inputs: Inputs, words: int) -> NDArray[np.bool_]:
     """Which of a sentence's words have a token at all."""
     in_text = np.zeros(words, np.bool_)
-    in_text[[word for word in _tokens(inputs).words if word >= 0]] = True
+    in_text[[word for word in tokens_of(inputs).words if word >= 0]] = True
     return in_text
 
 

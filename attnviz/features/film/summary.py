@@ -228,7 +228,7 @@ def summarize(
         corpus=fingerprint(texts) if len(texts) > 1 else "",
         seed=series.seed,
         partial=partial,
-        notes=tuple(series.notes(heads)),
+        notes=tuple(series.notes()),
         steps=series.steps,
         names=tuple(step.header.name for step in steps),
         heads=heads,
@@ -377,7 +377,7 @@ class _Series:
             pairs += [roles] if roles not in pairs else []  # type: ignore[list-item]
         return tuple(events), tuple(self._order(draws, *pair) for pair in pairs)
 
-    def notes(self, heads: Sequence[records.HeadFilm]) -> list[str]:
+    def notes(self) -> list[str]:
         """Return what the reader must not miss."""
         lines = []
         header = self.measured[0].header

@@ -229,8 +229,8 @@ def digits(distance: float, error: float) -> float:
     return round(distance, places)
 
 
-LEAST_HEADS = 3  # of a kind: fewer have no map to speak of
-NEAREST = 3
+_LEAST_HEADS = 3  # of a kind: fewer have no map to speak of
+_NEAREST = 3  # heads that are named for each of a capture
 CAPTURE_ROWS = 32  # rows of a capture, at most
 _PAIR_WORK = 1 << 28
 """Logarithms of all texts together, about: a second for 1,024 heads, a sixth of one for 144."""
@@ -259,7 +259,7 @@ def _together(captures: Sequence[Capture], heads: Collection[Head]) -> Mapping[S
     for head in captures[0].layout:
         if head in heads:
             chosen.setdefault(head.site.kind, []).append(head)
-    chosen = {kind: group for kind, group in chosen.items() if LEAST_HEADS <= len(group) <= MOST}
+    chosen = {kind: group for kind, group in chosen.items() if _LEAST_HEADS <= len(group) <= MOST}
     counts = {
         kind: tuple(sum(head.layer == n for head in group) for n in range(group[-1].layer + 1))
         for kind, group in chosen.items()
@@ -282,7 +282,7 @@ def _together(captures: Sequence[Capture], heads: Collection[Head]) -> Mapping[S
             tuple(group),
             places,
             tuple(
-                tuple((group[near], far) for near, far in nearest(separation, n, NEAREST, mask))
+                tuple((group[near], far) for near, far in nearest(separation, n, _NEAREST, mask))
                 for n in range(len(group))
             ),
             float((places**2).sum()) / total if total > 0 else 1.0,

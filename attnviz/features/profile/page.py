@@ -154,7 +154,7 @@ def _by_place(record: Any, *, digits: int | None = None) -> list[Any]:
 def _shown(value: Any, digits: int | None) -> Any:
     if isinstance(value, str):
         return visible(value)
-    if isinstance(value, tuple) and any(isinstance(part, str) for part in value[:1]):
+    if isinstance(value, tuple) and value and isinstance(value[0], str):
         return list(map(visible, value))
     return rounded(value, digits) if digits is not None and isinstance(value, float) else value
 

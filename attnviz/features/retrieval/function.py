@@ -51,7 +51,7 @@ class _Table:
         values: Values,
     ) -> None:
         self.heads, self.needles = heads, needles
-        self.numbers = np.array([needle.number for needle in needles])  # [C], of independent ones
+        self.numbers = np.array([needle.number for needle in needles])  # [C], what they count with
         # [C], the needles that heads are ranked on; ``held`` those that they are measured on
         self.chosen, self.held = sides(split, self.numbers, values)
         if not self.chosen.any():  # a single needle of a file
@@ -60,7 +60,7 @@ class _Table:
         query = [scores.query for scores in measured if scores.query is not None]
         self.generated = answers[0] is not None
         self.hits = np.array([answer is not None and answer.retrieved for answer in answers])
-        self.copied = np.stack([scores.copied for scores in measured])  # [C, N], as the next ones
+        self.copied = np.stack([scores.copied for scores in measured])  # [C, N], its chance [C]
         self.copied_chance = np.array([scores.copied_chance for scores in measured])
         self.query = np.stack(query) if len(query) == len(needles) else None
         self.weight = np.stack([scores.weight for scores in measured])

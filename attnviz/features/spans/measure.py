@@ -220,7 +220,7 @@ class Measuring:
         for number, head in enumerate(self.layout):
             shares = tuple(share(number, span) for span in range(len(self.names)))
             matrix = tuple(
-                tuple(None if np.isnan(share) else float(share) for share in line)
+                tuple(None if np.isnan(mean) else float(mean) for mean in line)
                 for line in means[number, :-1]
             )
             weights.append(SpanWeights(head, shares, matrix))
