@@ -16,7 +16,6 @@ import inspect
 import math
 import re
 import sys
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,10 +30,11 @@ from attnviz.errors import InputError, UsageError
 from attnviz.features.check.anatomy import Attention, as_batch, back_to_projection, is_rotated
 from attnviz.features.check.result import Bug
 from attnviz.features.check.trace import Node, Recorded, in_double
+from attnviz.files import packaged
 
 BATCH, LENGTH, SOURCE_LENGTH = 2, 7, 9  # B, T and S
 
-NAMES: dict[str, Any] = tomllib.loads(Path(__file__).with_name("names.toml").read_text("utf-8"))
+NAMES = packaged(__file__, "names.toml")
 _CAUSAL = re.compile(r"causal|autoregressive", re.IGNORECASE)
 _MASKED = re.compile(r"masked_?(self|multi|attention|head)", re.IGNORECASE)
 
