@@ -119,7 +119,7 @@ def _sizes(d_model: int, heads: int, kv_heads: int | None) -> dict[str, Any]:
         ("head_width", d_model // heads), ("length", 2 * SOURCE_LENGTH),
     ):  # fmt: skip
         values |= dict.fromkeys(NAMES[kind], size)
-    return values | NAMES["usual"]
+    return values | NAMES["usual"] | {"max_batch_size": BATCH}
 
 
 @dataclass(eq=False)
@@ -393,7 +393,8 @@ def named_base(module: nn.Module) -> float | None:
                 plain = value is None or value is False or (number and value <= 1)  # of scores
                 if any(word in lower for word in NAMES["changed"]) and not plain:
                     return None
-                if number and lower in NAMES["bases"] + NAMES["bases_of_rotary"] * rotary:
+                known = NAMES["bases"] + (NAMES["bases_of_rotary"] if rotary else [])
+                if number and lower in known:
                     bases.add(float(value))
     return bases.pop() if len(bases) == 1 else None
 
