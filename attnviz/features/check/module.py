@@ -393,8 +393,8 @@ def named_base(module: nn.Module) -> float | None:
                 plain = value is None or value is False or (number and value <= 1)  # of scores
                 if any(word in lower for word in NAMES["changed"]) and not plain:
                     return None
-                known = NAMES["bases"] + (NAMES["bases_of_rotary"] if rotary else [])
-                if number and lower in known:
+                bases_named = NAMES["bases"] + (NAMES["bases_of_rotary"] if rotary else [])
+                if number and lower in bases_named:
                     bases.add(float(value))
     return bases.pop() if len(bases) == 1 else None
 

@@ -198,13 +198,13 @@ def _shown_source(source: str) -> str:
 
 def verify_printed(verification: VerifyAnswer) -> VerifyAnswer:
     """Lay out every comparison, the failed ones in red, and the verdict."""
-    found, equal = Column("found", "found", "right"), Column("equal", "")
+    result, equal = Column("found", "found", "right"), Column("equal", "")
     table = table_of(
         verification.checks,
         (Column("step", "step"), lambda check: cell(check.step, "strong")),
         (Column("what", "what"), lambda check: cell(check.what)),
         (Column("said", "said", "right"), lambda check: cell(check.said)),
-        (found, lambda check: cell(check.found, "" if check.equal else "bad")),
+        (result, lambda check: cell(check.found, "" if check.equal else "bad")),
         (
             equal,
             lambda check: cell("✓", "good", True) if check.equal else cell("DIFFERS", "bad", False),
