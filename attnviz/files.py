@@ -15,8 +15,9 @@ import re
 import stat
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from attnviz.errors import OutputError, UsageError, encodable, system_errors
 
@@ -28,6 +29,14 @@ _OF_TEXTS = (".txt", ".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", "
 
 LARGEST = 256 << 20
 """Bytes of a file that is read whole, unless its reader says otherwise."""
+
+
+@cache
+def packaged(module: str, name: str) -> dict[str, Any]:
+    """Return what a TOML file holds that lies beside a module of attnviz; it is read once."""
+    import tomllib
+
+    return tomllib.loads(Path(module).with_name(name).read_text("utf-8"))
 
 
 def open_regular(path: str | Path) -> BinaryIO:

@@ -238,7 +238,7 @@ def said(path: Path) -> Iterator[ast.Call]:
     there.
     """
     shapes = PACKAGE / "features" / "shapes"
-    sentences = tomllib.loads((shapes / "drawing" / "words.toml").read_text("utf-8"))
+    sentences = tomllib.loads((shapes / "words.toml").read_text("utf-8"))
     for node in parsed(path).calls:
         assert isinstance(node.func, ast.Name)
         kind = getattr(attnviz.errors, node.func.id, None)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import NamedTuple
 
 from attnviz.attention.costs import (
@@ -36,15 +35,12 @@ from attnviz.attention.spec import (
     check_sizes,
     spec_of,
 )
+from attnviz.files import packaged
 
 
-@cache
 def reasons() -> Mapping[str, str]:
     """Why each step is there, by its key."""
-    import tomllib
-    from importlib.resources import files
-
-    return tomllib.loads(files(__package__).joinpath("why.toml").read_text(encoding="utf-8"))
+    return packaged(__file__, "why.toml")
 
 
 NORMED = (3.0, 4.0)

@@ -16,7 +16,6 @@ import inspect
 import math
 import re
 import sys
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,10 +30,11 @@ from attnviz.errors import InputError, UsageError
 from attnviz.features.check.anatomy import Attention, as_batch, back_to_projection, is_rotated
 from attnviz.features.check.result import Bug
 from attnviz.features.check.trace import Node, Recorded, in_double
+from attnviz.files import packaged
 
 BATCH, LENGTH, SOURCE_LENGTH = 2, 7, 9  # B, T and S
 
-NAMES: dict[str, Any] = tomllib.loads(Path(__file__).with_name("names.toml").read_text("utf-8"))
+NAMES = packaged(__file__, "names.toml")
 _CAUSAL = re.compile(r"causal|autoregressive", re.IGNORECASE)
 _MASKED = re.compile(r"masked_?(self|multi|attention|head)", re.IGNORECASE)
 
@@ -119,7 +119,7 @@ def _sizes(d_model: int, heads: int, kv_heads: int | None) -> dict[str, Any]:
         ("head_width", d_model // heads), ("length", 2 * SOURCE_LENGTH),
     ):  # fmt: skip
         values |= dict.fromkeys(NAMES[kind], size)
-    return values | NAMES["usual"]
+    return values | NAMES["usual"] | {"max_batch_size": BATCH}
 
 
 @dataclass(eq=False)
@@ -393,7 +393,8 @@ def named_base(module: nn.Module) -> float | None:
                 plain = value is None or value is False or (number and value <= 1)  # of scores
                 if any(word in lower for word in NAMES["changed"]) and not plain:
                     return None
-                if number and lower in NAMES["bases"] + NAMES["bases_of_rotary"] * rotary:
+                bases_named = NAMES["bases"] + (NAMES["bases_of_rotary"] if rotary else [])
+                if number and lower in bases_named:
                     bases.add(float(value))
     return bases.pop() if len(bases) == 1 else None
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import ClassVar, Literal
 
 from attnviz.core.result import FileProblem
 from attnviz.drawing.renderable import Renderable
+from attnviz.files import packaged
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,17 +66,9 @@ class Bug:
     @classmethod
     def of(cls, kind: str, **values: object) -> Bug:
         """Return a bug by its entry in ``bugs.toml``, with what is filled in."""
-        bug, name = _bugs()[kind], kind.partition("/")[0]
+        bug, name = packaged(__file__, "bugs.toml")[kind], kind.partition("/")[0]
         step, fault, change = (bug[key].format(**values) for key in ("step", "what", "change"))
         return cls(name=name, step=step, what=fault, change=change)
-
-
-@cache
-def _bugs() -> Mapping[str, Mapping[str, str]]:
-    """Return what is said of bugs."""
-    import tomllib
-
-    return tomllib.loads(Path(__file__).with_name("bugs.toml").read_text("utf-8"))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,12 +9,10 @@ them on the numbers of the places.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,9 +20,11 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
+from attnviz.files import packaged
+
 Change = Callable[[Tensor], Tensor]
 
-_OPERATIONS = tomllib.loads(Path(__file__).with_name("operations.toml").read_text("utf-8"))
+_OPERATIONS = packaged(__file__, "operations.toml")
 PRODUCTS, VIEWS, ELEMENTWISE, NORMS = (
     frozenset(_OPERATIONS[kind]) for kind in ("products", "views", "elementwise", "norms")
 )

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import heapq
-import tomllib
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,6 +35,7 @@ from attnviz.features.circuits.result import (
     ExcessSpread,
     Side,
 )
+from attnviz.files import packaged
 from attnviz.scoring.select import select
 
 if TYPE_CHECKING:
@@ -295,7 +294,7 @@ def _positions(report: Circuits, model: _Model) -> Circuits:
 
 
 def _notes(report: Circuits, model: _Model) -> Iterator[str]:
-    sentences = tomllib.loads(Path(__file__).with_name("notes.toml").read_text("utf-8"))
+    sentences = packaged(__file__, "notes.toml")
     held_still, readings = held(model.source), model.readings
     if report.turned:
         yield sentences["turned"]

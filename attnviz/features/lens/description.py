@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
 from operator import itemgetter
 from typing import Any
 
@@ -320,10 +319,9 @@ def along(console: Console, options: ConsoleOptions, result: Lens, position: int
         ">layer", f">rank of {token}", ">probability", ">entropy", ">KL to last", "most probable"
     )
     for cell in cells:
-        words = (f"{_short(word.token, plain)} {percent(word.probability)}" for word in cell.top)
-        top = ", ".join(islice(words, count))
+        words = (f"{_short(w.token, plain)} {percent(w.probability)}" for w in cell.top[:count])
         table.add_row(label(cell.layer), f"{cell.rank:,}", percent(cell.probability),
-                      f"{cell.entropy:.2f}", f"{cell.kl:.2f}", top)  # fmt: skip
+                      f"{cell.entropy:.2f}", f"{cell.kl:.2f}", ", ".join(words))  # fmt: skip
     yield table
     yield Line("entropy and KL in nats", "dim")
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
 from operator import attrgetter
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from unicodedata import combining, east_asian_width
 
 from attnviz.attention.spec import Amount
 from attnviz.errors import Message, UsageError
+from attnviz.files import packaged
 
 _SI = ("", " k", " M", " G", " T", " P", " E")
 _IEC = (" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB")
@@ -66,18 +65,10 @@ def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-@cache
-def _sentences() -> Mapping[str, Mapping[str, str]]:
-    import tomllib
-
-    path = Path(__file__).with_name("drawing") / "words.toml"
-    return tomllib.loads(path.read_text("utf-8"))
-
-
 def say(key: str, *values: object, **options: object) -> Message:
     """Return a sentence of ``words.toml``, as ``sweep.kept``, with what is filled in."""
     view, name = key.split(".")
-    return Message(_sentences()[view][name], *values, **options)
+    return Message(packaged(__file__, "words.toml")[view][name], *values, **options)
 
 
 HEADS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7f6fd1", "#a0a02c")

@@ -11,6 +11,7 @@ from attnviz.attention.costs import parameters
 from attnviz.attention.spec import DTYPE_BYTES
 from attnviz.core.heads import Layout, SiteKind
 from attnviz.errors import AttnvizError, ModelError, SizeError
+from attnviz.files import packaged
 from attnviz.models.configs.families import (
     FAMILIES,
     STATE_SPACE,
@@ -284,8 +285,5 @@ class Preset:
 @cache
 def presets() -> Mapping[str, Preset]:
     """Every preset by its name, in the order of the file."""
-    import tomllib
-    from importlib.resources import files
-
-    text = files(__package__).joinpath("presets.toml").read_text(encoding="utf-8")
-    return {name: Preset(name=name, **fields) for name, fields in tomllib.loads(text).items()}
+    tables = packaged(__file__, "presets.toml")
+    return {name: Preset(name=name, **fields) for name, fields in tables.items()}

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import tomllib
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from attnviz.drawing.labels import visible
@@ -24,6 +22,7 @@ from attnviz.features.shapes.table import (
     table_of,
 )
 from attnviz.features.shapes.worked import SHIFT, HeadNumbers, NumericWalk, shifted_row
+from attnviz.files import packaged
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,10 +31,6 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.float64]
 
 MAX_NAME = 12
-VARIANTS: dict[str, dict[str, str]] = tomllib.loads(
-    Path(__file__).parents[1].joinpath("variants.toml").read_text("utf-8")
-)
-"""What is said of each way of the walk."""
 FAR = 1e7  # numbers from there on, such as a fill of -1e9, are written with an exponent
 
 
@@ -142,19 +137,24 @@ def numbers_printed(walked: NumericWalk, precision: int) -> Printed:
         + "; entropy in bits, 0 for a single key. All numbers are float64, shown to "
         f"{precision} digits."
     ]
-    texts = VARIANTS[walked.variant]
+    texts = _said(walked)
     if tiny.causal and len(tiny.tokens) == len(tiny.key_tokens) and "changed" not in texts:
         notes.append("The first query sees only itself, so its output is exactly its row of V.")
     if walked.blocked:
         blocked = "1 query" if walked.blocked == 1 else f"{walked.blocked} queries"
-        outcome = texts.get("without_keys", VARIANTS[""]["without_keys"])
-        notes.append(f"{blocked} may attend to no key: {outcome}")
+        notes.append(f"{blocked} may attend to no key: {texts['without_keys']}")
     if "note" in texts:
         notes.insert(0, texts["note"])
     tables = [_saturation(walked, precision)]
     if walked.variant == "overflow":
         tables.insert(0, _overflow(walked))
     return Printed(title, tuple(notes), tuple(tables), draw)
+
+
+def _said(walked: NumericWalk) -> Mapping[str, str]:
+    """Return what is said of this way of the walk, or else of the plain one."""
+    variants = packaged(__file__, "variants.toml")
+    return {**variants[""], **variants[walked.variant]}
 
 
 def _overflow(walked: NumericWalk) -> Table:
@@ -206,7 +206,7 @@ def _saturation(walked: NumericWalk, precision: int) -> Table:
         share(3, "entropy", "scaled"),
         share(4, "raw_top", "top weight, raw"),
         share(5, "top", "scaled"),
-        *([share(6, "row_sum", "row sum")] if "changed" in VARIANTS[walked.variant] else []),
+        *([share(6, "row_sum", "row sum")] if "changed" in _said(walked) else []),
     )
     return table._replace(title="How saturated each softmax is")
 
@@ -241,7 +241,7 @@ def _head_panels(
     walked: NumericWalk, head: HeadNumbers, queries: Sequence[str], keys: Sequence[str], h: int
 ) -> list[list[PrintedMatrix]]:
     """Get what belongs side by side: the inputs, the scores, the weights and what comes of them."""
-    changed = VARIANTS[walked.variant].get("changed")
+    changed = _said(walked).get("changed")
 
     def weights(name: str, matrix: Matrix) -> PrintedMatrix:
         return PrintedMatrix(name, matrix, queries, keys, head_colour(h))

@@ -252,7 +252,8 @@ def _memory_note(comparison: CompareAnswer, tokens: str) -> str:
 
 def sweep_printed(sweep: SweepAnswer) -> SweepAnswer:
     """Lay out one row a size, and two costs as curves."""
-    table, notes, draw = (_lay_out_decoding if sweep.variable in DECODED else _lay_out_run)(sweep)
+    lay_out = _lay_out_decoding if sweep.variable in DECODED else _lay_out_run
+    table, notes, draw = lay_out(sweep)
     if sweep.sizes.chosen is None:
         notes.append(say("every.unset_dtype", dtype="bf16"))
     title = f"{sweep.subject}: costs along {sweep.variable}"

@@ -198,7 +198,7 @@ def _shown_source(source: str) -> str:
 
 def verify_printed(verification: VerifyAnswer) -> VerifyAnswer:
     """Lay out every comparison, the failed ones in red, and the verdict."""
-    result = Column("found", "found", "right")
+    result, equal = Column("found", "found", "right"), Column("equal", "")
     table = table_of(
         verification.checks,
         (Column("step", "step"), lambda check: cell(check.step, "strong")),
@@ -206,10 +206,8 @@ def verify_printed(verification: VerifyAnswer) -> VerifyAnswer:
         (Column("said", "said", "right"), lambda check: cell(check.said)),
         (result, lambda check: cell(check.found, "" if check.equal else "bad")),
         (
-            Column("equal", ""),
-            lambda check: cell(
-                *(("✓", "good") if check.equal else ("DIFFERS", "bad")), check.equal
-            ),
+            equal,
+            lambda check: cell("✓", "good", True) if check.equal else cell("DIFFERS", "bad", False),
         ),
     )
     failed = len(verification.failures)

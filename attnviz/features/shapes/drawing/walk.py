@@ -106,7 +106,8 @@ def cost_table(walk: Walk, layers: int) -> Table:
     if spec.kind not in ("mla", "cross"):
         projected = "2·B·T·(matrix parameters)"
     attended = f"2·B·H·T·{axes.seen.symbol}·(d_QK + d_V)"
-    attended += " + 2·B·T·S·Hᵢ·(dᵢ + 1)" * (spec.indexer is not None)
+    if spec.indexer is not None:
+        attended += " + 2·B·T·S·Hᵢ·(dᵢ + 1)"
     weights, formula = weights_elements(axes) * run.width, f"B·H·T·S · {run.width} bytes"
     rows = [
         _cost("parameters", f"{total:,}", _parameter_formula(spec, walk), total),
