@@ -234,6 +234,7 @@ def text_models(names: list[str]) -> Iterator[tuple[str, str, Any]]:
 
     from attnviz.models.hooked.checkpoint import tower
     from tests.models.test_families import MAPPINGS, build, tiny
+    from tests.models.tiny import uneven
 
     def made(kind: Any, config: Any) -> Any:
         build_one = getattr(kind, "from_config", None) or kind._from_config
@@ -241,10 +242,7 @@ def text_models(names: list[str]) -> Iterator[tuple[str, str, Any]]:
             if sum(p.numel() for p in build_one(config).parameters()) > 30_000_000:
                 raise ValueError("its sizes have other names")
         torch.manual_seed(0)
-        model = build_one(config, attn_implementation="eager").eval()
-        for weight in model.parameters():
-            weight.data *= 3 if weight.ndim > 1 else 1
-        return model
+        return uneven(build_one(config, attn_implementation="eager").eval(), 3)
 
     known = set[str]()
     for kind, families in MAPPINGS.items():

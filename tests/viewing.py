@@ -201,9 +201,6 @@ class Opened:
     def text(self, selector: str) -> str:
         return self.page.inner_text(selector)
 
-    def texts(self, selector: str) -> list[str]:
-        return self.page.eval_on_selector_all(selector, "all => all.map(one => one.textContent)")
-
     def hash(self) -> str:
         self.page.wait_for_timeout(220)
         return self.page.evaluate("location.hash")

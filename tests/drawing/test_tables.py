@@ -75,7 +75,8 @@ def test_a_missing_library_is_named_with_its_remedy(
     heads: av.Heads, monkeypatch: pytest.MonkeyPatch, library: str
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(UsageError, match=f"{library} is not installed; pip install {library}"):
+    said = f"{library} is not installed; pip install {library}, or use to_records"
+    with pytest.raises(UsageError, match=said):
         getattr(heads, f"to_{library}")()
 
 

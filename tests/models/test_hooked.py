@@ -41,6 +41,7 @@ from tests.models.tiny import (
     SIZES,
     TWO_STACKS,
     VOCABULARY,
+    Blocks,
     Folders,
     build,
     inputs_of,
@@ -591,21 +592,15 @@ def test_granites_weights_are_those_that_its_outputs_are_made_of(family: str) ->
         plain = model(torch.tensor([IDS]), output_attentions=True).attentions
     source = av.load(model)
     assert source.info.backend == "hooked"
-    made: dict[Site, torch.Tensor] = {}
-
-    class Keeper:
-        def observe(self, rows: Rows) -> None:
-            values = rows.values.repeat_interleave(2, 1)
-            made[rows.site] = (rows.weights @ values).transpose(1, 2).flatten(2)
-            shares = rows.weights.sum(-1, keepdim=True)
-            assert float(shares.min()) < 0.9
-            torch.testing.assert_close(
-                rows.weights / shares, plain[rows.site.layer], rtol=1e-4, atol=1e-5
-            )
-
-    source.forward([source.prepare(Prompt(ids=IDS))], [Keeper()])
-    for site, call in zip(source.layout.sites, calls, strict=True):
-        torch.testing.assert_close(made[site], call.entered, rtol=1e-4, atol=1e-4)
+    blocks = Blocks()
+    source.forward([source.prepare(Prompt(ids=IDS))], [blocks])
+    for site, call, maps in zip(source.layout.sites, calls, plain, strict=True):
+        (rows,) = blocks.by_site[site]
+        shares = rows.weights.sum(-1, keepdim=True)
+        assert float(shares.min()) < 0.9
+        torch.testing.assert_close(rows.weights / shares, maps, rtol=1e-4, atol=1e-5)
+        outputs = blocks.outputs(site).transpose(1, 2).flatten(2)
+        torch.testing.assert_close(outputs, call.entered, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("family", ["deepseek_v32", "glm_moe_dsa", "axk2"])

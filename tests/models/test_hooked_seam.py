@@ -18,6 +18,7 @@ from attnviz.core.source import Gate, Rows, Start
 from attnviz.errors import ModelError
 from attnviz.models import hooked
 from attnviz.scoring.observe import Recorder
+from tests.models.test_hooked import load
 from tests.models.tiny import (
     EAGER,
     FAMILIES,
@@ -34,14 +35,9 @@ from tests.models.tiny import (
     transformers,
 )
 
-CPU = torch.device("cpu")
 WORDS = ["gpt2", "bert", "modernbert", "llama", "gemma2", "gpt_neox", "opt", "phi", "cohere"]
 WORDS += ["granite", "gpt_oss", "gpt_neo", "bloom", "deberta_v2", *SEQ2SEQ]
 SINGLE = [f for f in FAMILIES if f not in (*EAGER, *SEQ2SEQ, "albert")]
-
-
-def load(folder: Path, dtype: torch.dtype = torch.float32) -> hooked.Hooked:
-    return hooked.load(folder, folder.name, CPU, dtype)
 
 
 def batch_of(source: hooked.Hooked) -> list[Inputs]:

@@ -302,8 +302,7 @@ REFUSED = {
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    folder = tmp_path_factory.mktemp("light")
+def written(folder: Path) -> Any:
     av.write_capture(av.capture(TEXT), folder / "a.npz")
     av.heads(TEXT).save(folder / "a.json")
     (folder / "sentences.txt").write_text("\n".join(TEXTS))

@@ -104,7 +104,7 @@ def scores(source):
 """
 LIMITED = """
 import resource
-from attnviz.models import limits, native
+from attnviz.models import native
 
 scores("demo-gpt2")  # all that a run imports
 used = int(open("/proc/self/status").read().split("VmData:")[1].split()[0]) << 10

@@ -16,7 +16,8 @@ from attnviz.core.prompt import Prompt
 from attnviz.core.source import Rows, Source
 from attnviz.core.weights import Normalization
 from attnviz.models.controls import FreshConfig
-from tests.models.tiny import GAIN, LONG, hooked_only, ran
+from tests.models.test_residual import tiny
+from tests.models.tiny import LONG, ran
 
 LEARNED = ("gpt2", "opt")
 PLAIN = (*LEARNED, "bert", "electra", "distilbert", "roberta")
@@ -28,12 +29,6 @@ NOTHING = {
     "t5": "no plain list of layers",
     "albert": "no plain list of layers",
 }
-
-
-def tiny(name: str, loaded: Any) -> Source:
-    source: Source = loaded(name, GAIN.get(name, 3.0))
-    hooked_only(source)
-    return source
 
 
 def normalized(norm: Normalization, x: Tensor) -> Tensor:

@@ -21,8 +21,7 @@ from tests import checkpoints
 
 
 @pytest.fixture(scope="module")
-def gpt2(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("gpt2")
+def gpt2(folder):
     checkpoints.byte_pairs(folder)
     files = (str(folder / "vocab.json"), str(folder / "merges.txt"))
     tokenizer = Tokenizer(models.BPE.from_file(*files))

@@ -231,11 +231,6 @@ def difference(one: Greys, other: Greys) -> str:
     )
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("looks")
-
-
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=SLOW if name in LONG else ()) for name in MAKE]
 )

@@ -116,7 +116,7 @@ def check_edges(
                 ("Q", ov @ qk, qk), ("K", ov @ qk.T, qk), ("V", ov @ ov_2, ov_2)
             ):  # fmt: skip
                 edge = edges[side, *ends]
-                assert edge.ratio == pytest.approx(norm(made) / norm(ov) / norm(read), rel=2e-4)
+                assert edge.ratio == pytest.approx(norm(made) / norm(ov) / norm(read), rel=1e-4)
                 mean = report.chance[side].mean
                 assert edge.excess == pytest.approx(edge.ratio - mean, abs=1e-9)
                 checked += 1

@@ -499,6 +499,14 @@ def test_the_page_has_the_maps(tmp_path: Path, browser: Any) -> None:
         assert f"({last}, {last})" in page.inner_text("#cell")
 
 
+def test_what_has_no_page(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    texts, page = tmp_path / "t.txt", str(tmp_path / "d.html")
+    texts.write_text("\n".join(TEXTS))
+    assert main(["diff", "--texts", str(texts), "--other-model", "demo-gpt2", "-o", page]) == 2
+    assert "3 were compared" in capsys.readouterr().err
+    assert main(["diff", TIRED, TIRED, "-o", page]) == 0
+
+
 def test_of_a_run_with_itself_nothing_changed(tmp_path: Path, browser: Any) -> None:
     same, other = av.diff(TIRED, TIRED), av.diff(TIRED, WIDE, align="position")
     assert "nothing changed: no head differs" in str(same)

@@ -303,6 +303,12 @@ def test_it_tells_the_induction_circuit(gpt2: Any, found: Explain) -> None:
     assert repeated == 1 + 1
 
 
+def test_of_ten_sentences_that_repeat_themselves_eight_end_as_docs_say(gpt2: Any) -> None:
+    asked = [one.rstrip(".").rsplit(" ", 1) for one in REPEATED]
+    said = [av.logits(text, model=gpt2).token.strip() == word for text, word in asked]
+    assert (sum(said), len(said)) == (8, 10)
+
+
 def test_a_masked_model_is_explained_by_ablation(bert: Explain) -> None:
     assert bert.reason
     assert not bert.parts
@@ -390,10 +396,10 @@ def test_the_page(found: Explain, bert: Explain, tmp_path: Path, browser: Any, t
     with opened(browser, color_scheme=theme, viewport={"width": 360, "height": 740}) as tab:
         for path, one in zip(paths, (found, bert), strict=True):
             tab.open(path)
-            titles = tab.texts("#heads h2")
+            titles = tab.all("#heads h2")
             shown = [one.layout.name(head.head) for head in one.shown_heads]
             assert [title.split()[1].rstrip(":") for title in titles] == shown
-            assert tab.texts("#heads h3:first-of-type") == [
+            assert tab.all("#heads h3:first-of-type") == [
                 f"it looks most at {one.tokens[h.position].replace(' ', '·')} ({h.position}) "
                 f"{100 * h.weights[h.position]:.0f} %"
                 for h in one.shown_heads
@@ -420,7 +426,6 @@ def test_the_other_word_is_the_second_most_probable(gpt2: Any, text: str) -> Non
     assert report.effects[0].first.change == pytest.approx(found.together.first.change, abs=1e-5)
 
 
-@pytest.mark.usefixtures("few_sentences")
 def test_a_model_that_reads_no_sentences_is_refused_without_remedies_of_ablate(
     tmp_path: Path,
 ) -> None:
@@ -429,6 +434,7 @@ def test_a_model_that_reads_no_sentences_is_refused_without_remedies_of_ablate(
         av.explain(Prompt(ids=tiny.SHORT), model=str(tmp_path))
 
 
+@pytest.mark.usefixtures("few_sentences")
 def test_heads_of_an_encoder_and_between_stacks_have_the_encoders_tokens(tmp_path: Path) -> None:
     """Weights, maps and words against eager transformers; the page and the picture take them."""
     torch.manual_seed(0)

@@ -535,6 +535,8 @@ def test_one_recorded_file_or_item_does_not_stop_the_others(tmp_path: Path) -> N
     assert [bad.number for bad in done.bad] == [2, 3, 6]
     assert "no head" in done.bad[0].reason
     assert (done.inputs, done.pictures) == (3, 3)
+    again = av.export(files, tmp_path / "maps", recorded=True, select="1.0", **ONE)
+    assert (again.pictures, again.kept) == (0, 3)
     assert {line["backend"] for line in manifest(tmp_path / "maps")} == {"recorded"}
 
 

@@ -7,6 +7,7 @@ import dataclasses
 import io
 import tracemalloc
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
@@ -318,14 +319,13 @@ def test_flow_and_weights_disagree_about_the_sink() -> None:
 
 
 @pytest.fixture(scope="module")
-def long_model(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def long_model(folder: Path) -> Any:
     """A model with room for long texts, and so little else that tables are what memory goes to."""
     transformers = pytest.importorskip("transformers")
     config = transformers.GPT2Config(
         vocab_size=64, n_positions=2048, n_embd=8, n_layer=3, n_head=1, bos_token_id=0,
         eos_token_id=0,
     )  # fmt: skip
-    folder = tmp_path_factory.mktemp("long")
     transformers.GPT2LMHeadModel(config).save_pretrained(folder)
     return av.load(str(folder))
 

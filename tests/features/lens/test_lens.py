@@ -13,13 +13,13 @@ import torch
 import attnviz as av
 from attnviz.attention.contributions import scaled
 from attnviz.core.prompt import Prompt
-from attnviz.core.source import ForwardRequest, Rows
+from attnviz.core.source import ForwardRequest
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.lens import function as lens_run
 from attnviz.features.lens.function import run
 from attnviz.features.lens.result import Lens, LensSettings
 from attnviz.models import pretrained
-from tests.models.tiny import GAIN, LONG, SHORT, build, hooked_only, inputs_of
+from tests.models.tiny import GAIN, LONG, SHORT, Blocks, build, hooked_only, inputs_of
 from tests.repeated import REPEATED
 
 transformers = pytest.importorskip("transformers")
@@ -200,16 +200,10 @@ def test_means_over_texts_by_hand() -> None:
     readout = source.readout()
     for text in texts:
         inputs = source.prepare(Prompt(text))
-        kept: list[torch.Tensor] = []
-
-        class Keeper:
-            def observe(self, rows: Rows) -> None:
-                if rows.site.layer == 3:
-                    kept.append(rows.weights[0, 3] @ rows.values[0, 3])  # noqa: B023
-
-        output = source.forward([inputs], [Keeper()], ForwardRequest(states=True))
+        blocks = Blocks()
+        output = source.forward([inputs], [blocks], ForwardRequest(states=True))
         (site,) = (s for s in source.layout.sites if s.layer == 3)
-        part = torch.cat(kept).double() @ source.output(site).weight[3].double()
+        part = blocks.outputs(site)[0, 3].double() @ source.output(site).weight[3].double()
         x = output.states[-1][0].double()
         sigma = (x.var(-1, correction=0) + readout.eps).sqrt()[:, None]
         made = readout.scale.double() * (part - part.mean(-1, keepdim=True)) / sigma

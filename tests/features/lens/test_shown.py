@@ -89,7 +89,7 @@ def test_heads_have_a_page_of_their_own(heads: Lens, tmp_path: Path, browser: An
     path = heads.save(tmp_path / "heads.html")
     with opened(browser, viewport={"width": 360, "height": 700}) as tab:
         tab.open(path, "head=2.0")
-        words = tab.texts("#grid td bdi")
+        words = tab.all("#grid td bdi")
         assert words == [visible(one.raises[0].token) for one in heads.heads]
         one = heads.heads[12]
         assert tab.text("#name") == "Head 2.0"
@@ -120,11 +120,11 @@ def test_the_page(found: Lens, tmp_path: Path, browser: Any) -> None:
     with opened(browser) as tab:
         tab.open(path)
         assert tab.text("#name") == f"after layer 3, after ·blue ({LAST})"
-        words = tab.texts("#words bdi")
+        words = tab.all("#words bdi")
         assert words[0] == "·clock"
         assert words == [visible(one.token) for one in found.cells[-1].top]
         assert len(words) == 10
-        added = tab.texts("#added .bar-line > span")
+        added = tab.all("#added .bar-line > span")
         told = [float(one.replace("\u2212", "-")) for one in added[:6]]
         assert told == pytest.approx(found.cells[-1].added.heads, abs=0.006)
         tab.page.focus("#grid td[tabindex='0']")

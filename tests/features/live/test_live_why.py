@@ -109,8 +109,7 @@ def test_it_opens_follows_and_closes(page: Opened, pages: dict[str, Path]) -> No
     agrees(page, capture.why("3.0", 9, 5))
     page.page.wait_for_timeout(260)
     assert "why=5" in page.page.evaluate("location.hash")
-    page.page.click('[data-head="1.2"]')  # another head, whose queries and keys come at once
-    page.settle()
+    page.click('[data-head="1.2"]')  # another head, whose queries and keys come at once
     until(page.page, "document.querySelector('#why-body p').textContent.includes('1.2')")
     agrees(page, capture.why("1.2", 9, 5))
     page.page.keyboard.press("Escape")
@@ -118,8 +117,7 @@ def test_it_opens_follows_and_closes(page: Opened, pages: dict[str, Path]) -> No
     page.page.focus("#map-before")
     page.page.keyboard.press("Enter")
     assert page.page.is_visible("#why")
-    page.page.fill("#text", f"{TEXT} again")  # another text: its own last row
-    page.settle()
+    page.fill("#text", f"{TEXT} again")  # another text: its own last row
     longer = av.capture(f"{TEXT} again", why="1.2")
     agrees(page, longer.why("1.2", len(longer.tokens) - 1, 5))
     page.page.click("#why-close")

@@ -14,15 +14,13 @@ import torch
 
 import attnviz as av
 from attnviz.cli import main
-from attnviz.core.heads import Site
 from attnviz.core.prompt import Prompt
-from attnviz.core.source import Rows
 from attnviz.drawing.labels import visible
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.logits.function import run
 from attnviz.features.logits.result import Logits, LogitsSettings
 from attnviz.models import pretrained
-from tests.models.tiny import LONG, build, hooked_only
+from tests.models.tiny import LONG, Blocks, build, hooked_only
 
 transformers = pytest.importorskip("transformers")
 
@@ -139,17 +137,13 @@ def test_the_words_that_a_head_raises(report: Logits) -> None:
     """From the head's output by NumPy, through the last normalization and W_U."""
     source = av.load("demo-gpt2")
     inputs = source.prepare(Prompt(REPEATED))
-    kept: dict[Site, torch.Tensor] = {}
-
-    class Keeper:
-        def observe(self, rows: Rows) -> None:
-            kept[rows.site] = (rows.weights @ rows.values)[0, :, -1]
-
-    source.forward([inputs], [Keeper()])
+    blocks = Blocks()
+    source.forward([inputs], [blocks])
     readout = source.readout()
     for vote in report.votes:
         site, index = vote.head.site, vote.head.index
-        part = (kept[site][index] @ source.output(site).weight[index]).double().numpy()
+        written = blocks.outputs(site)[0, index, -1] @ source.output(site).weight[index]
+        part = written.double().numpy()
         part = readout.scale.double().numpy() * (part - part.mean())
         order = np.argsort(readout.table.double().numpy() @ part)
         assert vote.lowers == source.tokens(order[:5].tolist()).texts

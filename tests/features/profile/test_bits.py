@@ -55,9 +55,8 @@ def short_tasks() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory) -> list[Path]:
+def corpus(folder: Path) -> list[Path]:
     """Two files, more than two tasks, with a line that is not text."""
-    folder = tmp_path_factory.mktemp("corpus")
     first = lines(folder / "a.txt", sentences(14))
     with open(first, "ab") as file:
         file.write(b"caf\xe9 is not UTF-8\n")

@@ -212,6 +212,7 @@ REFUSED = COMMANDS["refusals"]
 REFUSED += [
     ["'" + "a " * 40 + "' --show numbers", "too many"],
     [f"--model {__file__}", "is a file"],
+    [f"--d-model {'9' * 5000}", "not a valid int"],
 ]
 
 

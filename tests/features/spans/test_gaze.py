@@ -36,14 +36,13 @@ def nearly(value: float | None, wanted: float) -> bool:
 
 
 @pytest.fixture(scope="module")
-def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def planted(folder: Path) -> tuple[Path, Path]:
     """A model without positions of any kind, of which one head looks at white patches.
 
     A tower that attends to nothing makes the same of every white patch, and the same of every
     black one. In layer 0 queries are a constant, and keys of one head are that constant on white
     patches and zero on all else: a white patch has five times the weight of any other token.
     """
-    folder = tmp_path_factory.mktemp("planted")
     build_llava(folder, text="opt")
     picture = folder / "white.png"
     pixels = np.zeros((SIDE, SIDE, 3), np.uint8)
