@@ -307,7 +307,7 @@ HEAVY = ("torch", "transformers", "matplotlib", "tokenizers", "numpy")
 
 
 def test_import_and_help_cost_nothing_heavy() -> None:
-    commands = ("", "heads", "heatmap", "view", "export", "capture")
+    commands = ("", "heads", "heatmap", "view", "diff", "export", "capture")
     asked = [[*command.split(), "--help"] for command in commands]
     code = f"import attnviz\nfrom attnviz.cli import main\nfor line in {asked!r}:\n    main(line)"
     assert loaded(code, *HEAVY) == set()

@@ -194,10 +194,6 @@ def described(source: SourceInfo, inputs: Inputs, layout: Layout) -> str:
     return f"{source.model}, {source.backend} backend, {sizes}"
 
 
-TILES = ("max", "sum")
-"""What a tile shows: the largest weight in it; or the sum over its keys, a mean over its rows."""
-
-
 @dataclass(frozen=True, eq=False, slots=True)
 class TiledMap:
     """One head's map over n rows and m keys, in tiles of b × b tokens (smaller at the ends)."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -19,7 +19,6 @@ from attnviz import files
 from attnviz.core.provenance import Made
 from attnviz.core.record import Record, parsed
 from attnviz.core.result import Result
-from attnviz.core.settings import Settings, setting
 from attnviz.errors import InputError
 from attnviz.files import inflated
 
@@ -96,22 +95,6 @@ def _before(template: str, end: str, part: str) -> str:
     """Return a template with a part before the last of what ends something."""
     first, _, tail = template.rpartition(end)
     return f"{first}{part}{end}{tail}"
-
-
-@dataclass(frozen=True)
-class PageSettings(Settings, panel="Page"):
-    """How exact and how large a page may be."""
-
-    bits: Literal[8, 16] | None = setting(
-        None,
-        "Bits per weight: 16 (off by at most 0.00002), or 8 (by at most 0.004) and half the size.",
-        metavar="8|16",
-        shown="16 up to 8 MB",
-    )
-    max_mb: float = setting(
-        100.0, "Largest size of the page, in megabytes.", metavar="MB", least=0.1
-    )
-    title: str | None = setting(None, "Title of the page; the model by default.", metavar="TEXT")
 
 
 @dataclass(frozen=True, eq=False)

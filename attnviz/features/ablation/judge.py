@@ -401,9 +401,9 @@ class Curve:
         start = 0.0 if bounded else None
         yield CurvePoint(name, 0, "", 0.0, start, start)
         for n, head in enumerate(order):
-            center, *ends = map(float, (typical.center[n], typical.low[n], typical.high[n]))
-            low, high = ends if bounded else (None, None)
-            yield CurvePoint(name, n + 1, self.layout.name(head), center, low, high)
+            ends = (float(typical.low[n]), float(typical.high[n])) if bounded else (None, None)
+            center = float(typical.center[n])
+            yield CurvePoint(name, n + 1, self.layout.name(head), center, *ends)
 
     def _estimates(self, groups: Sequence[Group], texts: Collection[int], stage: str) -> Medians:
         measured: list[Measured] = []

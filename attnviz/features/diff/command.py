@@ -16,7 +16,7 @@ from attnviz.cli.output import OUTPUT, Output, TableOptions
 from attnviz.core.settings import Settings, like, setting
 from attnviz.drawing.paper import Paper
 from attnviz.errors import UsageError
-from attnviz.features.diff.result import Diff, DiffSettings
+from attnviz.features.diff import DiffSettings
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,7 @@ def diff(
       attnviz diff --other-model sample_inputs/lora
     """
     from attnviz.features.diff import function
+    from attnviz.features.diff.result import Diff
 
     output.check_written(Diff)
     if options.markdown and output.machine:
@@ -97,17 +98,12 @@ def diff(
         console.put(result.to_markdown(top=top, limit=options.fail_over))
     else:
         output.show(result, top)
-    if options.fail_over is not None:
-        _check(result, options.fail_over)
-
-
-def _check(result: Diff, limit: float) -> None:
-    """Exit with a code of its own where a head differs by more, or nothing says whether it does."""
-    if result.largest is not None and result.largest > limit:
+    limit = options.fail_over
+    if limit is not None and result.largest is not None and result.largest > limit:
         message = f"{result.heads[0].name} differs by {result.largest:.3g}, more than {limit:g}"
         console.note([message], quiet=False)
         raise typer.Exit(DIFFERS)
-    if result.uncompared or not result.heads:
+    if limit is not None and (result.uncompared or not result.heads):
         which = ", ".join(result.uncompared[:5]) or "no head"
         console.note([f"nothing to compare in both runs: {which}"], quiet=False)
         raise typer.Exit(NOTHING_COMPARED)

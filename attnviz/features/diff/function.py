@@ -18,7 +18,8 @@ from attnviz.core.result import Figures, Result
 from attnviz.drawing.labels import counted
 from attnviz.drawing.renderable import Renderable
 from attnviz.errors import InputError, UsageError
-from attnviz.features.diff.result import Alignment, Diff, DiffSettings, FigureChange, HeadChange
+from attnviz.features.diff import Alignment, DiffSettings
+from attnviz.features.diff.result import Diff, FigureChange, HeadChange
 from attnviz.features.diff.run import compare
 from attnviz.features.results import read
 from attnviz.files import handed, name_of

@@ -12,13 +12,9 @@ from numpy.typing import NDArray
 from attnviz.core.heads import Head, Layout
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.result import Result
-from attnviz.core.settings import Settings, setting
 from attnviz.core.tokens import Sides
 from attnviz.drawing.renderable import Renderable
-
-Alignment = Literal["token", "position", "word"]
-"""How rows and keys are matched: by the same tokens at the same positions; by positions, of texts
-of the same length; or by words, the n-th of both texts."""
+from attnviz.features.diff import Alignment
 
 OTHER_UNITS = ("entropy", "distance")
 """Scores in bits and in tokens, which do not compare with shares."""
@@ -213,22 +209,3 @@ class Diff(Renderable, Result):
 
     def _picture_png(self) -> bytes | None:
         return self.to_bytes("png") if self.kind == "maps" else None
-
-
-@dataclass(frozen=True)
-class DiffSettings(Settings):
-    """With what two runs are compared, and which rows belong together."""
-
-    other_model: Any = setting(
-        None,
-        "Also run the texts through this model, and compare.",
-        metavar="MODEL",
-        typed=str,
-        common=True,
-    )
-    align: Alignment = setting(
-        "token",
-        "Match rows and keys by token, position or word. That is, the same token at the same "
-        "position, the same position of texts of the same length, or the n-th word.",
-        common=True,
-    )

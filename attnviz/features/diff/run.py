@@ -17,7 +17,8 @@ from attnviz.core.result import fingerprint
 from attnviz.core.scores import HeadScores
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError
-from attnviz.features.diff.result import Alignment, Diff, Distance, FigureChange, HeadChange
+from attnviz.features.diff import Alignment
+from attnviz.features.diff.result import Diff, Distance, FigureChange, HeadChange
 from attnviz.scoring.merged import merge_words
 from attnviz.scoring.observe import score_capture
 from attnviz.scoring.select import describe

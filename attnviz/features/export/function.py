@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 from attnviz.captures.loading import light
@@ -77,7 +78,7 @@ def export(
     folder = Folder(Path(out_dir), force=how.force)
     result = Exported(folder.path, notes=annotation.notes())
     start = time.perf_counter()
-    try:
+    with closing(folder):
         with Stopping() as stop:
             try:
                 run = Run(folder, settings, how, annotation, result, progress, stop)
@@ -89,5 +90,3 @@ def export(
         if stop.asked():
             raise ExportInterrupted(result)
         return result
-    finally:
-        folder.close()

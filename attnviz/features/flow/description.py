@@ -492,7 +492,7 @@ def rows(report: Flow) -> list[Row]:
             if traced and traced.direction == "from" and j not in traced.positions:
                 continue
             if report.reach[i, j]:
-                shares = (float(table[i, j]) for table in (report.total, report.weights))
+                shares = float(report.total[i, j]), float(report.weights[i, j])
                 values = (*to, *origin, *map(labels.rounded, shares))
                 table.append(dict(zip(COLUMNS, values, strict=True)))
     return table

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from attnviz.drawing import paper
 from attnviz.drawing.canvas import rendered
-from attnviz.drawing.charts import color_bar
+from attnviz.drawing.charts import GREY, color_bar
 from attnviz.drawing.figure import check_drawn
 from attnviz.drawing.fonts import Ruler, choose, spelled
 from attnviz.drawing.grid import BLUE
@@ -40,7 +40,7 @@ from attnviz.features.flow.description import (
 )
 from attnviz.features.flow.result import Flow
 
-_GREY, _PALE, _FOLLOWED = "#555555", "#b9b9b9", "#fff3c4"
+_PALE, _FOLLOWED = "#b9b9b9", "#fff3c4"
 _MARGIN, _GAP = 0.15, 0.15
 _TITLE, _NOTE = 0.18, 0.13
 _ABOVE = 0.24  # room for the names of layers and maps
@@ -133,7 +133,7 @@ class _FlowFigure:
         width, height = self.size
         figure.text(_MARGIN / width, 1 - y / height, text, fontsize=size, va="top",
                     family=self.ruler.families, fontweight=weight or "normal",
-                    color="black" if weight else _GREY)  # fmt: skip
+                    color="black" if weight else GREY)  # fmt: skip
 
     def _axes(self, figure: Figure, x: float, width: float) -> Axes:
         """Axes over all rows, by inches from the left."""
@@ -172,8 +172,8 @@ class _FlowFigure:
         axes.tick_params(axis="y", length=0, pad=3, right=True, labelright=True)
         axes.set_xticks([n + 0.5 for n in range(columns)], drawing.columns)
         axes.xaxis.tick_top()
-        axes.tick_params(axis="x", length=0, pad=1, labelsize=7, labelcolor=_GREY)
-        axes.annotate("layer", (0, 1), (-4, 3), xycoords="axes fraction", fontsize=7, color=_GREY,
+        axes.tick_params(axis="x", length=0, pad=1, labelsize=7, labelcolor=GREY)
+        axes.annotate("layer", (0, 1), (-4, 3), xycoords="axes fraction", fontsize=7, color=GREY,
                       textcoords="offset points", ha="right")  # fmt: skip
         for name, spine in axes.spines.items():
             spine.set_visible(name in ("left", "right"))
@@ -181,7 +181,7 @@ class _FlowFigure:
         for column in range(1, columns):
             axes.axvline(column, color=_PALE, linewidth=0.4, zorder=0)
         for column in self.breaks:
-            axes.axhline(column - 0.5, color=_GREY, linewidth=0.8)
+            axes.axhline(column - 0.5, color=GREY, linewidth=0.8)
         for node in self.report.followed.positions if self.report.followed else ():
             axes.axhspan(node - 0.5, node + 0.5, color=_FOLLOWED, zorder=-1, linewidth=0)
 
@@ -195,14 +195,14 @@ class _FlowFigure:
         axes.set_ylim(len(self.labels) - 0.5, -0.5)
         axes.set_yticks([])
         axes.set_xlim(left=0)
-        axes.tick_params(axis="x", labelsize=7, length=2, color=_GREY)
+        axes.tick_params(axis="x", labelsize=7, length=2, color=GREY)
         axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:g} %")
         axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=2, fontsize=7,
                     frameon=False, borderpad=0, handlelength=1, columnspacing=1)  # fmt: skip
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
         for column in self.breaks:
-            axes.axhline(column - 0.5, color=_GREY, linewidth=0.8)
+            axes.axhline(column - 0.5, color=GREY, linewidth=0.8)
 
     def _map(self, axes: Axes, table: NDArray[Any], title: str, largest: float) -> None:
         """One map on the same rows: of flow or of weights."""
@@ -217,7 +217,7 @@ class _FlowFigure:
             columns.shown, fontsize=columns.size, rotation=90, family=self.ruler.families
         )
         axes.tick_params(axis="x", length=0, pad=2)
-        axes.set_title(title, fontsize=7.5, loc="left", pad=3, color=_GREY)
+        axes.set_title(title, fontsize=7.5, loc="left", pad=3, color=GREY)
         for boundary in self.breaks:
             for line in (axes.axhline, axes.axvline):
                 line(boundary - 0.5, color="white" if dark(self.style.palette) else "black")

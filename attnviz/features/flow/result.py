@@ -24,7 +24,6 @@ from attnviz.errors import UsageError
 
 Method = Literal["alti", "rollout", "max-flow"]
 Order = Literal["pre", "post", "mixed"]
-METHODS: tuple[Method, ...] = ("alti", "rollout", "max-flow")
 
 Direction = Literal["to", "from"]
 
@@ -65,7 +64,7 @@ class Flow(Renderable, Result):
     """What reaches every position from every token, and beside it the mean of the weights.
 
     Attributes:
-        method: how it was computed, see :data:`METHODS`.
+        method: how it was computed, see :data:`Method`.
         order: for ALTI, whether the layers normalize after attention (``post``), before it
             (``pre``), or some each way (``mixed``); None for methods that do not ask.
         tokens: all n; ``segments`` tells source (0) and target (1) apart where there are both.

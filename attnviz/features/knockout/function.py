@@ -131,10 +131,8 @@ def judged(
 
     def changed(column: int, *, tells: bool = True) -> records.CutChange:
         """Return a change; ``tells`` whether a difference from 0 says anything."""
-        one, (worse, better) = (
-            family[column],
-            (often[column] or (None, None))[:: WORSE[metric] or 1],
-        )
+        one, counts = family[column], often[column] or (None, None)
+        worse, better = counts[:: WORSE[metric] or 1]
         return records.CutChange(
             one.value, one.low, one.high, one.joint_low, one.joint_high,
             one.sure if tells else None, one.mean, one.mean_low, one.mean_high, worse, better,

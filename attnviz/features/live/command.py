@@ -10,7 +10,7 @@ from attnviz.cli.declared import command
 from attnviz.cli.output import SpaceOutput
 from attnviz.core.settings import Settings, like, setting
 from attnviz.features.live.result import LiveSettings
-from attnviz.web.written import PageSettings
+from attnviz.web import PageSettings
 
 
 @dataclass(frozen=True)

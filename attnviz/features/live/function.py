@@ -21,7 +21,7 @@ from attnviz.models.cache import identity
 from attnviz.models.native.source import Native
 from attnviz.scoring.observe import score_batch
 from attnviz.scoring.select import select
-from attnviz.web.written import PageSettings
+from attnviz.web import PageSettings
 
 TEXT = "The keys to the cabinet are on the table because the keys to the cabinet were lost"
 """The text that the page opens with where the model shows no finding on :mod:`.opening`'s."""

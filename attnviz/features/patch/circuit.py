@@ -285,7 +285,7 @@ class Search:
         means, means_over = self._means(search)
         by_mean = self._by_mean(judged, members, means)
         circuits = resampled(changes, gaps, search.names, layout, size, seed)
-        links = self._links(search, judged, members, circuits)
+        links = self._links(search, judged, set(members), circuits)
         effects = shares.effects(self.plan.trials, singles, records.DIRECTIONS, search.names)
         single = {
             head: (effect.denoise.share, effect.noise.share)
@@ -406,11 +406,7 @@ class Search:
         return scores, (full, float(values[:, 0].mean()))
 
     def _links(
-        self,
-        search: Part,
-        judged: Part,
-        members: Sequence[Head],
-        circuits: Sequence[frozenset[Head]],
+        self, search: Part, judged: Part, members: set[Head], circuits: Sequence[frozenset[Head]]
     ) -> tuple[records.Link, ...]:
         """Edges between members, the strongest first, chosen on one half, measured on the other."""
         candidates = paths.every_path(self.source.layout, self.shared)

@@ -150,7 +150,7 @@ def table(result: Patch, effects: Sequence[PatchEffect | PathEffect], title: str
     intervals = any(effect.first.low is not None for effect in effects)
     guessed = any(effect.estimate is not None for effect in effects)
     counts = any(words.often(effect.first) for effect in effects)
-    places = any(_position(effect) is not None for effect in effects)
+    places = any(effect.position is not None for effect in effects)
     if places:
         grid.add_column("position", no_wrap=True)
     for direction in result.directions:
@@ -167,7 +167,7 @@ def table(result: Patch, effects: Sequence[PatchEffect | PathEffect], title: str
     for effect in effects:
         row = [visible(_name(result, effect))]
         if places:
-            row.append(words.place(result, _position(effect) or 0).removeprefix("position "))
+            row.append(words.place(result, effect.position or 0).removeprefix("position "))
         for direction in result.directions:
             share = effect.of(direction)
             row += [words.share(share), words.interval(share, joint=joint)][: 1 + intervals]
@@ -183,11 +183,6 @@ def table(result: Patch, effects: Sequence[PatchEffect | PathEffect], title: str
 def _name(result: Patch, effect: PatchEffect | PathEffect) -> str:
     """Return what was patched, or the path."""
     return effect.name if isinstance(effect, PatchEffect) else effect.name(result.layout)
-
-
-def _position(effect: PatchEffect | PathEffect) -> int | None:
-    """Return where it was patched, where that is one position."""
-    return effect.position if isinstance(effect, PatchEffect) else None
 
 
 def members_table(result: Patch, circuit: Circuit) -> RenderableType:
@@ -264,7 +259,7 @@ def rows(result: Patch) -> list[Row]:
         row: Row = {"name": _name(result, effect), "heads": heads}
         row |= which_head(result.layout, *(() if path else effect.heads))
         row["layer"] = effect.layer if row["layer"] is None else row["layer"]
-        row["position"] = _position(effect)
+        row["position"] = effect.position
         listed.append(row | _shares(effect) | {"estimate": effect.estimate})
     return listed
 
@@ -356,8 +351,8 @@ def figures(result: Patch) -> Figures:
     values: dict[str, dict[str, float | None]] = {}
     patched: tuple[PatchEffect | PathEffect, ...] = (*result.effects, *result.edges)
     for effect in patched:
-        position = _position(effect)
-        name = _name(result, effect) + (f" at {position}" if position is not None else "")
+        at = "" if effect.position is None else f" at {effect.position}"
+        name = _name(result, effect) + at
         values[name] = {direction: share.share for direction, share in effect.shares.items()}
     settings = {"task": result.task, "metric": result.metric, "component": result.component}
     return Figures(values, {}, settings | {"by": result.by})

@@ -246,13 +246,15 @@ class Study:
 
     def _circuit(self, shared: Mapping[Site, int]) -> Patch:
         """Heads that do the task, found on one half of the pairs and judged on the other."""
-        source, pairs, split = self.source, self.pairs, self.settings.split
+        source, pairs, requested = self.source, self.pairs, self.settings.split
         paths.check(source, "free")
         if not self._aligned():
             raise UsageError(
                 "a circuit needs prompts of as many tokens; give pairs of equal lengths"
             )
-        split, values = by_field(split, lambda _: [(p.cluster, _part(p, split)) for p in pairs])
+        split, values = by_field(
+            requested, lambda _: [(p.cluster, _part(p, requested)) for p in pairs]
+        )
         cache: KeptRuns = {}
 
         def whole(plan: PatchPlan, stage: str) -> list[PatchSums]:

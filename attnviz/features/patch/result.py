@@ -121,6 +121,7 @@ class PathEffect(_BothWays):
     denoise: PatchShare | None = None
     noise: PatchShare | None = None
     estimate: float | None = None
+    position: ClassVar[None] = None  # a path is of all positions
 
     @property
     def heads(self) -> tuple[Head, ...]:

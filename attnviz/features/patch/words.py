@@ -165,7 +165,8 @@ def quote(result: records.Patch) -> str:
 
 def _does(result: records.Patch, first: records.PatchEffect) -> str:
     """Say what patching does in each direction, as the end of a sentence."""
-    several, clauses = _many(result, first), list[str]()
+    several = _many(result, first)
+    clauses: list[str] = []
     for direction, share in first.shares.items():
         run, verb = ("clean", "restore") if direction == "denoise" else ("corrupted", "remove")
         amount = f"{verb if several else f'{verb}s'} {percent(share.share)}"

@@ -11,7 +11,7 @@ from attnviz.cli.declared import command
 from attnviz.cli.options import ModelOptions, TextsOptions
 from attnviz.cli.output import SpaceOutput
 from attnviz.features.view.settings import ViewSettings
-from attnviz.web.written import PageSettings
+from attnviz.web import PageSettings
 
 LARGE_PAGE = 16e6
 """Pages above so many bytes open slowly, which is said."""

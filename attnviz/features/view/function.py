@@ -51,7 +51,7 @@ from attnviz.models import recorded
 from attnviz.scoring import select as selection
 from attnviz.scoring.observe import score_capture
 from attnviz.scoring.select import arrange
-from attnviz.web.written import PageSettings
+from attnviz.web import PageSettings
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ import io
 import tracemalloc
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import jsonschema_rs
 import numpy as np
@@ -27,7 +27,7 @@ from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import AttnvizWarning, InputError, UsageError
 from attnviz.features.flow import stack
 from attnviz.features.flow.function import follow, run, run_recorded
-from attnviz.features.flow.result import METHODS, Flow, LayerFlow
+from attnviz.features.flow.result import Flow, LayerFlow, Method
 from attnviz.features.flow.stack import peak, product
 from tests.viewing import encoder_decoder
 
@@ -152,7 +152,7 @@ def test_max_flow_has_a_limit() -> None:
         run_recorded(long, "max-flow")
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", get_args(Method))
 def test_shares_of_every_method_sum_to_one(method: str) -> None:
     report = av.flow("the cat sat on the mat", method=method)
     np.testing.assert_allclose(report.total.sum(1), 1, atol=1e-6)
