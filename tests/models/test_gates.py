@@ -179,6 +179,19 @@ def test_a_gate_for_each_item_is_the_same_as_one_after_the_other(source: Source)
         torch.testing.assert_close(together.hidden[head], alone.hidden[0], atol=5e-6, rtol=1e-5)
 
 
+def test_a_pass_begins_where_another_one_was(source: Source) -> None:
+    if source.start_kind is None:
+        pytest.skip("two stacks")
+    batch = batch_of(source)
+    whole = ran(source, batch, states=True)
+    assert len(whole.states) == 1 + len(source.layout.sites)
+    for layer, states in enumerate(whole.states[:-1]):
+        rest = ran(source, batch, start=Start(layer, states), states=True)
+        for a, b in zip(real(rest.hidden, batch), real(whole.hidden, batch), strict=True):
+            assert torch.equal(a, b)
+        assert len(rest.states) == len(whole.states) - layer
+
+
 @pytest.mark.parametrize("layer", [-1, 99])
 def test_a_start_that_is_not_there(layer: int) -> None:
     source = av.load("demo-gpt2")

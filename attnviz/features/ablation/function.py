@@ -91,6 +91,8 @@ def ablate(
     source = model.load(heads=there)
     needed = settings.answer is not None
     source = light(source) if settings.metric == "hidden" else answering(source, needed=needed)
+    for item in beside:
+        item.result.check_model(item.name, source.info, source.layout, model.identity)
     study = Study(
         source,
         None if text is None else prepare_each(source, text),
@@ -102,8 +104,6 @@ def ablate(
         tuple(groups or ()),
         given_roles(beside),
     )
-    for item in beside:
-        item.result.check_model(item.name, source.info, source.layout, model.identity)
     if groups is not None and len(study.groups) != len(study.texts or ()):
         raise UsageError(
             "{} groups for {} texts: give one for each text, or None",

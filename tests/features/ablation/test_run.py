@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
 from statistics import NormalDist
@@ -450,6 +451,12 @@ def test_trimmed_means_and_medians_are_those_of_the_texts() -> None:
     assert (found.low, found.high) == pytest.approx(ends, abs=1e-4)
     found = effect_of(zeroed(*TEXTS, average="trimmed"), "0.5")
     assert found.change == pytest.approx(np.mean(alone), abs=1e-5)  # 10 % of 6: none
+
+
+def test_every_setting_is_a_parameter() -> None:
+    given = inspect.signature(av.ablate).parameters
+    for field in fields(AblationSettings):
+        assert given[field.name].default == field.default, field.name
 
 
 def test_a_model_without_an_lm_head(minilm: str) -> None:

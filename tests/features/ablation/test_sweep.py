@@ -161,6 +161,18 @@ def test_resampling_from_the_text_itself_changes_nothing(name: str) -> None:
         assert total(found) == pytest.approx(0, abs=1e-6)
 
 
+def test_a_mean_over_one_text_at_every_position_changes_nothing_in_it(gpt2) -> None:
+    tested = causal(gpt2, TEXTS[:1])
+    means = fills.Means("positions", least=1)
+    means.add(gpt2, [[tested[0].inputs]])
+    own = means.fills({"decoder": len(tested[0].tokens)})
+    values = swept(gpt2, tested, every_head(gpt2.layout), metrics.LOSS, fills=own)
+    for found in values:
+        torch.testing.assert_close(
+            found[0], baseline(gpt2, tested, metrics.LOSS).base[0], atol=1e-5, rtol=1e-5
+        )
+
+
 def test_means_by_hand(gpt2) -> None:
     batch = prepared(gpt2, TEXTS[:2])
     kept = fills.HeadOutputs(gpt2.layout.sites)

@@ -8,12 +8,14 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import attnviz as av
 from attnviz.attention.spec import RunSizes
 from attnviz.errors import InputError, UsageError
 from attnviz.features.shapes import function as answers
-from attnviz.features.shapes.result import VIEWS, Answer, CompareAnswer, ModelAnswer
+from attnviz.features.shapes.result import VIEWS, Answer, CompareAnswer, ModelAnswer, WalkAnswer
 from attnviz.features.shapes.table import Paint, as_csv, as_text
 
 SCHEMA = Answer.json_schema()
@@ -66,6 +68,26 @@ def test_every_view_comes_back_equal(tmp_path: Path) -> None:
         assert read == one
         assert type(read) is type(one)
         assert as_text(read, 100, Paint(colour=False)).startswith(one.title[:20])
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    heads=st.sampled_from([1, 2, 6, 8]),
+    width=st.integers(1, 128),
+    kind=st.sampled_from(["mha", "mqa", "mla", "cross"]),
+    batch=st.one_of(st.none(), st.integers(1, 1 << 40)),
+    seq=st.one_of(st.none(), st.integers(1, 1 << 40)),
+    dtype=st.sampled_from([None, "bf16", "float64"]),
+    explain=st.booleans(),
+)
+def test_any_walk_comes_back_equal(
+    heads: int, width: int, kind: str, batch: Any, seq: Any, dtype: Any, explain: bool
+) -> None:
+    layer = answers.Layer(heads * width, heads, head_dim=width, kind=kind)
+    found = answers.walk(layer, RunSizes(batch, seq, dtype=dtype), explain=explain)
+    assert WalkAnswer.from_json(found.to_json()) == found
+    assert found.layer.d_model == heads * width
+    assert found.steps[0].shape == (batch, seq, heads * width)
 
 
 @pytest.mark.parametrize(
