@@ -11,6 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator, SymmetricalLogLocator
 
 from attnviz.drawing import canvas, paper
+from attnviz.drawing.charts import GREY
 from attnviz.drawing.figure import check_drawn
 from attnviz.drawing.fonts import choose, spelled
 from attnviz.drawing.labels import counted
@@ -21,7 +22,7 @@ from attnviz.features.film.description import title as heads_title
 from attnviz.features.film.result import IN_CONTEXT, Film, HeadFilm, StepCurve
 from attnviz.scoring.roles import SHOWN, drawn
 
-_GREY, _PALE, _INK = "#555555", "#b8bcc2", "#222222"
+_PALE, _INK = "#b8bcc2", "#222222"
 _WIDE, _HIGH = 5.4, 1.35  # inches of the curves; of those of heads the height is larger by half
 _LEFT, _RIGHT, _TOP, _BOTTOM, _GAP = 0.62, 1.45, 0.95, 0.55, 0.28
 _CELL, _CELL_HIGH, _LARGEST = 0.78, 0.52, 1.5
@@ -64,7 +65,7 @@ def build(film: Film) -> Figure:
     left, top = _LEFT + _WIDE + _RIGHT, height - _TOP
     figure.text(
         left / width, (top + 0.08) / height, "every head by its role's score (0–1)", fontsize=7,
-        color=_GREY,
+        color=GREY,
     )  # fmt: skip
     for row, site in enumerate(film.layout.sites):
         films = [head for head in film.heads if head.head.site == site]
@@ -84,7 +85,7 @@ def _headline(figure: Figure, film: Film, width: float, height: float) -> None:
     )  # fmt: skip
     caption = f"{heading(film)} · {counted(film.texts, 'text')} · bands: 95 % intervals over texts"
     below = " · ".join(paper.captions([caption]))
-    figure.text(0.2 / width, y - 0.23 / height, below, fontsize=7, color=_GREY, va="top")
+    figure.text(0.2 / width, y - 0.23 / height, below, fontsize=7, color=GREY, va="top")
 
 
 def _loss(axes: Axes, film: Film, name: str, curve: StepCurve) -> None:
@@ -92,10 +93,10 @@ def _loss(axes: Axes, film: Film, name: str, curve: StepCurve) -> None:
     _line(axes, film, curve, _INK)
     if name == "loss":
         for label, value in _apart(film, axes):
-            axes.axhline(value, color=_GREY, linewidth=0.7, linestyle=(0, (4, 3)))
+            axes.axhline(value, color=GREY, linewidth=0.7, linestyle=(0, (4, 3)))
             axes.annotate(
                 label, (1.0, value), (4, 0), xycoords=("axes fraction", "data"),
-                textcoords="offset points", fontsize=6.5, color=_GREY, va="center",
+                textcoords="offset points", fontsize=6.5, color=GREY, va="center",
             )  # fmt: skip
     _style(axes, film, f"{name} (nats)", last=False)
     _marks(axes, film, named=name == "loss")
@@ -151,7 +152,7 @@ def _marks(axes: Axes, film: Film, *, named: bool) -> None:
     """Where events happened: a line, and a band for its interval."""
     names: list[tuple[float, float, int]] = []
     for event in film.events:
-        color = SHOWN[event.name].color if event.name in SHOWN else _GREY
+        color = SHOWN[event.name].color if event.name in SHOWN else GREY
         if event.low is not None and event.high is not None:
             axes.axvspan(event.low, event.high, color=color, alpha=0.10, linewidth=0, zorder=0)
         axes.axvline(event.step, color=color, linewidth=0.8, alpha=0.8, zorder=1)
@@ -189,7 +190,7 @@ def _cell(axes: Axes, film: Film, head: HeadFilm) -> None:
     axes.spines[:].set_color("#d8d8d8")
     code = "" if title is None else drawn(title).code
     axes.text(0.04, 0.94, film.layout.name(head.head), transform=axes.transAxes, fontsize=5.5,
-              color=_GREY, va="top")  # fmt: skip
+              color=GREY, va="top")  # fmt: skip
     axes.text(0.96, 0.94, code, transform=axes.transAxes, fontsize=5.5, color=_INK, va="top",
               ha="right")  # fmt: skip
 
@@ -209,12 +210,12 @@ def _line(axes: Axes, film: Film, curve: StepCurve, color: str) -> None:
 
 def _style(axes: Axes, film: Film, label: str, *, last: bool) -> None:
     _scale(axes, film)
-    axes.set_ylabel(label, fontsize=7.5, color=_GREY)
-    axes.tick_params(labelsize=6.5, labelcolor=_GREY, length=2)
+    axes.set_ylabel(label, fontsize=7.5, color=GREY)
+    axes.tick_params(labelsize=6.5, labelcolor=GREY, length=2)
     axes.yaxis.set_major_locator(MaxNLocator(5))
     axes.spines[["top", "right"]].set_visible(False)
     if last:
-        axes.set_xlabel("training step", fontsize=7.5, color=_GREY)
+        axes.set_xlabel("training step", fontsize=7.5, color=GREY)
     else:
         axes.tick_params(labelbottom=False)
 

@@ -13,6 +13,7 @@ from matplotlib.transforms import Bbox
 
 from attnviz.drawing import canvas, paper
 from attnviz.drawing import grid_figure as figure_heads
+from attnviz.drawing.charts import GREY
 from attnviz.drawing.figure import check_drawn
 from attnviz.drawing.fonts import choose, spelled
 from attnviz.drawing.grid import grids, tally
@@ -22,7 +23,7 @@ from attnviz.features.profile.description import report
 from attnviz.features.profile.result import HeadProfile, Profile
 from attnviz.scoring.roles import drawn
 
-_GREY, _PALE = "#555555", "#c4c4c4"
+_PALE = "#c4c4c4"
 _PANEL, _MARGIN, _GAP = 2.9, 0.35, 0.75  # inches
 _CURVES = 6
 _FARTHEST = 32
@@ -88,7 +89,7 @@ def _headline(figure: Figure, profile: Profile, width: float, height: float) -> 
     figure.text(_MARGIN / width, baseline, spelled(title, missing), fontsize=12, fontweight="bold",
                 family=families, va="top")  # fmt: skip
     below = " · ".join(paper.captions(parts))
-    figure.text(_MARGIN / width, baseline - 0.26 / height, below, fontsize=8, color=_GREY, va="top")
+    figure.text(_MARGIN / width, baseline - 0.26 / height, below, fontsize=8, color=GREY, va="top")
 
 
 def _entropy(axes: Axes, heads: list[HeadProfile]) -> None:
@@ -110,13 +111,13 @@ def _entropy(axes: Axes, heads: list[HeadProfile]) -> None:
         axes.plot(x, estimate.mean, "o", color=color, markersize=3.5, markeredgewidth=0)
     numbers = sorted(layers)
     means = [sum(layers[n]) / len(layers[n]) for n in numbers]
-    axes.plot(numbers, means, color=_GREY, linewidth=0.8, zorder=0)
+    axes.plot(numbers, means, color=GREY, linewidth=0.8, zorder=0)
     uniform = [sum(chances[n]) / len(chances[n]) for n in numbers]
-    axes.plot(numbers, uniform, color=_GREY, linewidth=0.8, linestyle=":", zorder=0)
+    axes.plot(numbers, uniform, color=GREY, linewidth=0.8, linestyle=":", zorder=0)
     if numbers:
         axes.annotate(
             "uniform", (numbers[-1], uniform[-1]), (0, 2), textcoords="offset points",
-            fontsize=6, color=_GREY, ha="right",
+            fontsize=6, color=GREY, ha="right",
         )  # fmt: skip
     axes.set_ylim(bottom=0)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -140,7 +141,7 @@ def _distances(axes: Axes, profile: Profile, heads: list[HeadProfile]) -> None:
         axes.plot(offsets, shares, color=drawn(name).color, linewidth=1.2, label=label)
     if heads and heads[0].distances:
         uniform = [share.uniform for share in heads[0].distances[1:-1][reach]]
-        axes.plot(offsets, uniform, ":", color=_GREY, linewidth=0.8, label="uniform")
+        axes.plot(offsets, uniform, ":", color=GREY, linewidth=0.8, label="uniform")
     axes.set_yscale("log")
     axes.set_ylim(1e-4, 1.1)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share:g}"))
@@ -194,7 +195,7 @@ def _names(axes: Axes, profile: Profile, heads: list[HeadProfile]) -> None:
     order = sorted(heads, key=lambda head: (not head.scores.roles, head.head))
     for head in order:
         assert head.place is not None
-        color = "#000000" if head.scores.roles else _GREY
+        color = "#000000" if head.scores.roles else GREY
         for offset, ha, va in _BESIDE:
             text = axes.annotate(
                 profile.layout.name(head.head).rpartition(":")[2],
@@ -215,7 +216,7 @@ def _color(head: HeadProfile) -> str:
 
 def _style(axes: Axes, title: str, x: str, y: str) -> None:
     axes.set_title(title, fontsize=9, loc="left", pad=6)
-    axes.set_xlabel(x, fontsize=8, color=_GREY)
-    axes.set_ylabel(y, fontsize=8, color=_GREY)
-    axes.tick_params(labelsize=7, labelcolor=_GREY, length=2)
+    axes.set_xlabel(x, fontsize=8, color=GREY)
+    axes.set_ylabel(y, fontsize=8, color=GREY)
+    axes.tick_params(labelsize=7, labelcolor=GREY, length=2)
     axes.spines[["top", "right"]].set_visible(False)
