@@ -80,9 +80,8 @@ class Tokens:
     def picked(self, places: Sequence[int]) -> Tokens:
         """Return some of the tokens in their order, with what is left of their spans."""
         columns: dict[str, Any] = {
-            name: tuple(column[n] for n in places)
+            name: tuple(column[n] for n in places) if (column := getattr(self, name)) else ()
             for name in _COLUMNS
-            if (column := getattr(self, name))
         }
         written = sum(n >= len(self) - self.written for n in places)
         return Tokens(**columns, written=written, spans=picked(self.spans, places))
