@@ -6,10 +6,8 @@ processor time; the two ways take turns in one process.
 
 from __future__ import annotations
 
-import statistics
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,10 +22,9 @@ from attnviz.features.ablation.measure import gradients as slopes_of
 from attnviz.interventions import metrics
 from attnviz.interventions.sweep import ablations, sweep_trials
 from attnviz.scoring.select import every_head
-from benchmarks.table import Row
+from benchmarks.table import Row, in_turn
 
 LAYERS, HEADS, WIDTH, VOCABULARY = 12, 12, 768, 1000
-ROUNDS = 3
 
 
 def measure() -> list[Row]:
@@ -71,15 +68,10 @@ def heads(source: Source, model: Any, length: int, target: float) -> Row:
     def looped() -> None:
         theirs[:] = loop(model, ids(length))
 
-    ratio, detail = paired(swept, looped)
+    turns = in_turn(swept, looped)
     worst = max(float((a - b).abs().max()) for a, b in zip(ours, theirs, strict=True))
-    return Row(
-        f"every head alone, T = {length}",
-        "144 passes with a hook",
-        ratio,
-        target,
-        f"{detail}; equal within {worst:.0e}",
-    )
+    what, equal = f"every head alone, T = {length}", f"; equal within {worst:.0e}"
+    return turns.row(what, "144 passes with a hook", target, equal)
 
 
 def loop(model: Any, tokens: tuple[int, ...]) -> list[Tensor]:
@@ -107,11 +99,11 @@ def loop(model: Any, tokens: tuple[int, ...]) -> list[Tensor]:
 def gradients(source: Source, length: int) -> Row:
     """Return the gradient of every gate, against plain forwards with logits."""
     (trial,) = trials.next_tokens(0, source.prepare(Prompt(ids=ids(length))))
-    ratio, detail = paired(
+    turns = in_turn(
         lambda: slopes_of(source, [trial], metrics.LOSS),
         lambda: source.forward([trial.inputs], request=ForwardRequest(logits=True)),
     )
-    return Row(f"all gradients, T = {length}", "one forward", ratio, 4.0, detail)
+    return turns.row(f"all gradients, T = {length}", "one forward", 4.0)
 
 
 def command(source: Source, model: Any, length: int, draws: int | None) -> Row:
@@ -124,31 +116,15 @@ def command(source: Source, model: Any, length: int, draws: int | None) -> Row:
         draws: None for as many as it takes by itself, eight.
     """
     others = [Prompt(ids=ids(length, number)) for number in range(1, 49)]
-    ratio, detail = paired(
+    turns = in_turn(
         lambda: av.ablate(Prompt(ids=ids(length)), model=source, reference=others, draws=draws),
         lambda: loop(model, ids(length)),
-        rounds=1,
+        1,
     )
     name = "" if draws is None else f" --draws {draws}"
-    return Row(f"ablate TEXT{name}, T = {length}", "144 passes with a hook", ratio, 1.0, detail)
+    return turns.row(f"ablate TEXT{name}, T = {length}", "144 passes with a hook", 1.0)
 
 
 def ids(length: int, text: int = 0) -> tuple[int, ...]:
     """Tokens without a pattern; other ones for every text."""
     return tuple((37 * n * n + 11 * n * (text + 1) + 3 * text) % VOCABULARY for n in range(length))
-
-
-def paired(
-    ours: Callable[[], Any], theirs: Callable[[], Any], rounds: int = ROUNDS
-) -> tuple[float, str]:
-    """Get the ratio of processor times, the median of rounds in turns, after one for warming up."""
-    pairs = [(_seconds(ours), _seconds(theirs)) for _ in range(rounds + 1)][1:]
-    ratio = statistics.median(a / b for a, b in pairs)
-    a, b = (statistics.median(column) for column in zip(*pairs, strict=True))
-    return ratio, f"{a:.2f} s, {b:.2f} s"
-
-
-def _seconds(run: Callable[[], Any]) -> float:
-    start = time.process_time()
-    run()
-    return time.process_time() - start

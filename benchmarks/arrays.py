@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import statistics
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import cast
@@ -19,7 +17,7 @@ from attnviz.core.threads import one_thread
 from attnviz.models.native import source as native
 from attnviz.scoring.observe import ScoreObserver
 from benchmarks.startup import minilm
-from benchmarks.table import Row
+from benchmarks.table import Row, in_turn
 
 RUNS = 9
 PASSES = ((1, 16), (1, 128), (16, 16), (16, 32), (1, 256))
@@ -28,17 +26,8 @@ PASSES = ((1, 16), (1, 128), (16, 16), (16, 32), (1, 256))
 
 def against(what: str, ours: Callable[[], object], theirs: Callable[[], object]) -> Row:
     """Return the median ratio of two calls in turn, by the processor's time."""
-
-    def seconds(call: Callable[[], object]) -> float:
-        start = time.process_time()
-        call()
-        return time.process_time() - start
-
-    seconds(ours), seconds(theirs)
-    pairs = [(seconds(ours), seconds(theirs)) for _ in range(RUNS)]
-    took = 1e3 * statistics.median(mine for mine, _ in pairs)
-    ratio = statistics.median(mine / other for mine, other in pairs)
-    return Row(what, "torch", ratio, None, f"{took:.2f} ms")
+    turns = in_turn(ours, theirs, RUNS)
+    return Row(what, "torch", turns.ratio, None, f"{1e3 * turns.mine:.2f} ms")
 
 
 def kernels() -> list[Row]:

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.drawn import Shape, write
-from benchmarks.table import Row
+from benchmarks.table import Row, rounds
 
 LAYERS, HEADS, WIDTH, TOKENS, RUNS = 12, 12, 768, 512, 3
 SPIN = {"GOMP_SPINCOUNT": "300000", "KMP_BLOCKTIME": "200"}
@@ -37,7 +37,7 @@ def measure() -> list[Row]:
 
 def _row(folder: str, what: str, target: float) -> Row:
     seconds: dict[bool, list[float]] = {True: [], False: []}
-    for _ in range(RUNS):
+    for _ in range(rounds(RUNS)):
         for spins in (False, True):
             seconds[spins].append(_heads(folder, SPIN if spins else {}))
     asleep, spinning = (min(seconds[spins]) for spins in (False, True))

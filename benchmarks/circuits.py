@@ -11,9 +11,9 @@ import torch
 from attnviz.core.source import ForwardRequest
 from attnviz.features.circuits.function import run
 from attnviz.features.circuits.result import CircuitsSettings
-from benchmarks.ablation import ids, paired
+from benchmarks.ablation import ids
 from benchmarks.logits import model
-from benchmarks.table import Row
+from benchmarks.table import Row, in_turn
 
 TARGET = 30
 LENGTH = 128
@@ -28,10 +28,10 @@ def measure() -> list[Row]:
             from attnviz.core.prompt import Prompt
 
             inputs = source.prepare(Prompt(ids=ids(LENGTH)))
-            ratio, detail = paired(
+            turns = in_turn(
                 lambda: run(source, CircuitsSettings()),
                 lambda: source.forward([inputs], request=ForwardRequest(logits=True)),
             )
     finally:
         torch.set_num_threads(threads)
-    return [Row("circuits of 144 heads", f"one forward, T = {LENGTH}", ratio, TARGET, detail)]
+    return [turns.row("circuits of 144 heads", f"one forward, T = {LENGTH}", TARGET)]

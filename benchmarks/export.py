@@ -20,7 +20,7 @@ import numpy as np
 
 from attnviz.drawing.png import DEFLATE, compress
 from benchmarks.startup import minilm
-from benchmarks.table import Row
+from benchmarks.table import Clock, Row, rounds, seconds
 
 TOKENS = 32
 ROUNDS = 5
@@ -51,25 +51,17 @@ for n, line in enumerate(Path(sys.argv[2]).read_text().splitlines()):
 """
 
 
-Clock = Callable[[], float]
-
-
-def seconds(work: Callable[[], object], clock: Clock = time.perf_counter) -> float:
-    start = clock()
-    work()
-    return clock() - start
-
-
 def side_by_side(
     works: dict[str, tuple[Callable[[], object], int]], clock: Clock = time.perf_counter
 ) -> dict[str, float]:
     """Seconds a picture of each road: A B C, A B C, ...; the median of the rounds."""
     for work, _ in works.values():
         work()
-    rounds = [
-        {name: seconds(w, clock) / n for name, (w, n) in works.items()} for _ in range(ROUNDS)
+    found = [
+        {name: seconds(w, clock) / n for name, (w, n) in works.items()}
+        for _ in range(rounds(ROUNDS))
     ]
-    return {name: statistics.median(r[name] for r in rounds) for name in works}
+    return {name: statistics.median(took[name] for took in found) for name in works}
 
 
 def example(count: int, tokens: int = TOKENS) -> tuple[Any, Any]:

@@ -17,9 +17,9 @@ from attnviz.core.source import ForwardRequest, Source
 from attnviz.features.flow.function import run
 from attnviz.features.flow.result import LayerFlow, Method
 from attnviz.features.flow.stack import flows
-from benchmarks.ablation import ids, paired
+from benchmarks.ablation import ids
 from benchmarks.logits import model
-from benchmarks.table import Row
+from benchmarks.table import Row, in_turn
 
 LENGTH, SHORT = 128, 16
 
@@ -38,11 +38,11 @@ def measure() -> list[Row]:
 def layered(source: Source, method: Method, target: float) -> Row:
     """All tokens to all positions, by the shares of every layer."""
     inputs = source.prepare(Prompt(ids=ids(LENGTH)))
-    ratio, detail = paired(
+    turns = in_turn(
         lambda: run(source, inputs, method),
         lambda: source.forward([inputs], request=ForwardRequest(hidden=True)),
     )
-    return Row(f"{method}, T = {LENGTH}", "one forward", ratio, target, detail)
+    return turns.row(f"{method}, T = {LENGTH}", "one forward", target)
 
 
 def pipes(source: Source) -> Row:
@@ -50,10 +50,10 @@ def pipes(source: Source) -> Row:
     steps = run(source, source.prepare(Prompt(ids=ids(SHORT))), "rollout").layers
     ours: list[Any] = []
     theirs: list[Any] = []
-    ratio, detail = paired(lambda: ours.append(flows(steps)), lambda: theirs.append(usual(steps)))
+    turns = in_turn(lambda: ours.append(flows(steps)), lambda: theirs.append(usual(steps)))
     worst = abs(ours[0] - theirs[0]).max()
-    detail = f"{detail}; equal within {worst:.0e}"
-    return Row(f"max-flow, T = {SHORT}", "networkx", ratio, 1 / 30, detail)
+    equal = f"; equal within {worst:.0e}"
+    return turns.row(f"max-flow, T = {SHORT}", "networkx", 1 / 30, equal)
 
 
 def usual(steps: tuple[LayerFlow, ...]) -> np.ndarray[Any, Any]:

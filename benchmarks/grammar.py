@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from attnviz.corpus.gold.settings import SyntaxSettings
 from attnviz.corpus.texts import Text, batches, tokenize
 from attnviz.features.syntax.relations import run
 from benchmarks.startup import minilm
-from benchmarks.table import Row
+from benchmarks.table import Row, in_turn
 
 RUNS, COPIES = 5, 20
 TREEBANK = Path(__file__).parent.parent / "sample_inputs" / "treebank.conllu"
@@ -30,29 +29,19 @@ def measure() -> list[Row]:
     several = [s for _ in range(COPIES) for s in read]
     corpus = [replace(s, number=n, document=n // 10) for n, s in enumerate(several, start=1)]
 
-    def plainly() -> float:
-        start = time.perf_counter()
+    def plainly() -> None:
         texts = tokenize((Text(s.number, s.place, s.prompt) for s in corpus), source)
         for batch in batches(texts, lambda inputs: inputs.length, BATCH_TOKENS):
             assert isinstance(batch, tuple)
             source.forward([one.inputs for one in batch], request=ForwardRequest(hidden=False))
-        return time.perf_counter() - start
 
-    def compared() -> float:
-        start = time.perf_counter()
-        run(source, corpus, SyntaxSettings())
-        return time.perf_counter() - start
-
-    plainly(), compared()
-    pairs = [(compared(), plainly()) for _ in range(RUNS)]
-    ratio = statistics.median(mine / theirs for mine, theirs in pairs)
-    words = sum(len(sentence.words) for sentence in corpus)
-    rate = words / statistics.median(mine for mine, _ in pairs)
+    turns = in_turn(lambda: run(source, corpus, SyntaxSettings()), plainly, RUNS, time.perf_counter)
+    rate = sum(len(sentence.words) for sentence in corpus) / turns.mine
     return [
         Row(
             "attnviz syntax, MiniLM",
             "the batches, not looked at",
-            ratio,
+            turns.ratio,
             1.5,
             f"{rate:.0f} words/s",
         )

@@ -7,11 +7,7 @@ Both take turns in one process on one thread (A B A B); the ratio is the median 
 
 from __future__ import annotations
 
-import statistics
-import time
-from collections.abc import Callable
-
-from benchmarks.table import Row
+from benchmarks.table import Row, in_turn
 
 TOKENS, PAIRS = 1024, 5
 SPEED = 1.3
@@ -45,17 +41,6 @@ def measure() -> list[Row]:
     def ours() -> None:
         av.heads(prompt, model=source)
 
-    alone()
-    ours()
-    pairs = [(_seconds(ours), _seconds(alone)) for _ in range(PAIRS)]
-    mine, theirs = (statistics.median(side) for side in zip(*pairs, strict=True))
-    ratio = statistics.median(a / b for a, b in pairs)
-    detail = f"{mine:.2f} s, {theirs:.2f} s, {PAIRS} pairs"
+    turns = in_turn(ours, alone, PAIRS)
     what = f"four layers of Qwen3-Next: heads, T={TOKENS:,}"
-    return [Row(what, "the model's own pass", ratio, SPEED, detail)]
-
-
-def _seconds(run: Callable[[], None]) -> float:
-    start = time.process_time()
-    run()
-    return time.process_time() - start
+    return [turns.row(what, "the model's own pass", SPEED)]

@@ -16,9 +16,9 @@ from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest, Source
 from attnviz.features.lens.function import run
 from attnviz.features.lens.result import LensSettings
-from benchmarks.ablation import LAYERS, WIDTH, ids, paired
+from benchmarks.ablation import LAYERS, WIDTH, ids
 from benchmarks.logits import at_lengths
-from benchmarks.table import Row
+from benchmarks.table import Row, in_turn
 
 TARGET = 2.5
 
@@ -40,5 +40,5 @@ def row(source: Source, length: int) -> Row:
         for state in others:
             state @ table.t()
 
-    ratio, detail = paired(lambda: run(source, inputs, LensSettings()), plain)
-    return Row(f"all states, T = {length}", "one pass, 12 readouts", ratio, TARGET, detail)
+    turns = in_turn(lambda: run(source, inputs, LensSettings()), plain)
+    return turns.row(f"all states, T = {length}", "one pass, 12 readouts", TARGET)

@@ -17,8 +17,8 @@ from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest, Source
 from attnviz.features.logits.function import run
 from attnviz.features.logits.result import LogitsSettings
-from benchmarks.ablation import HEADS, LAYERS, WIDTH, ids, paired
-from benchmarks.table import Row
+from benchmarks.ablation import HEADS, LAYERS, WIDTH, ids
+from benchmarks.table import Row, in_turn
 
 VOCABULARY = 50257
 TARGET = 1.5
@@ -60,8 +60,8 @@ def model() -> Iterator[Source]:
 def row(source: Source, length: int) -> Row:
     """Every part of the last token's top logit, with the ten strongest heads in words."""
     inputs = source.prepare(Prompt(ids=ids(length)))
-    ratio, detail = paired(
+    turns = in_turn(
         lambda: run(source, inputs, LogitsSettings()),
         lambda: source.forward([inputs], request=ForwardRequest(logits=True)),
     )
-    return Row(f"all parts of a logit, T = {length}", "one forward", ratio, TARGET, detail)
+    return turns.row(f"all parts of a logit, T = {length}", "one forward", TARGET)

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.drawn import SHAPES, Shape, write
-from benchmarks.table import Row
+from benchmarks.table import Row, rounds, seconds
 
 MB = 10**6
 TOKENS = 1024
@@ -204,13 +204,8 @@ def _time(folder: str, kind: str, passes: str, tokens: str) -> dict[str, Any]:
         with torch.no_grad():
             theirs.base_model(input_ids=ids, **cache)
 
-    def seconds(run: Any) -> float:
-        start = time.process_time()
-        run()
-        return time.process_time() - start
-
     seconds(mine), seconds(plain)
-    both = [(seconds(mine), seconds(plain)) for _ in range(int(passes))]
+    both = [(seconds(mine), seconds(plain)) for _ in range(rounds(int(passes)))]
     return {"mine": [a for a, _ in both], "theirs": [b for _, b in both]}
 
 

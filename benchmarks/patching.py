@@ -22,8 +22,8 @@ from attnviz.features.patch.pairs import Pair, prepare
 from attnviz.features.patch.paths import KEPT, every_path
 from attnviz.features.patch.runs import PatchBench, RunPair, both, metric_of
 from attnviz.features.patch.sweep import Patching, key_heads, targets
-from benchmarks.ablation import HEADS, LAYERS, VOCABULARY, WIDTH, ids, paired
-from benchmarks.table import Row
+from benchmarks.ablation import HEADS, LAYERS, VOCABULARY, WIDTH, ids
+from benchmarks.table import Row, in_turn
 
 STEPS = 5
 
@@ -105,13 +105,13 @@ def compared(
     """One sweep against one loop."""
     ours: list[NDArray[np.float64]] = []
     theirs: list[float] = []
-    ratio, detail = paired(
+    turns = in_turn(
         lambda: ours.append(sweep.sweep(bench, runs, every, "denoise")[:, 0]),
         lambda: theirs.__setitem__(slice(None), loop(model, runs, places)),
     )
     worst = float(np.abs(ours[-1] - np.array(theirs)).max())
-    return Row(what, f"{len(every)} passes with a hook", ratio, target,
-               f"{detail}; equal within {worst:.0e}")  # fmt: skip
+    equal = f"; equal within {worst:.0e}"
+    return turns.row(what, f"{len(every)} passes with a hook", target, equal)
 
 
 def loop(model: Any, runs: RunPair, places: Sequence[tuple[int, int, int | None]]) -> list[float]:
@@ -158,6 +158,6 @@ def gradients(source: Source, model: Any, length: int) -> Row:
         logits = model(inputs_embeds=embedded).logits[0, -1]
         (logits[ready.answer] - logits[ready.against or 0]).backward()
 
-    ratio, detail = paired(lambda: estimate.scores(bench, runs, every, STEPS), once)
+    turns = in_turn(lambda: estimate.scores(bench, runs, every, STEPS), once)
     what = f"EAP-IG of {len(every):,} edges, {STEPS} steps, T = {length}"
-    return Row(what, "forward + backward", ratio, 8.0, detail)
+    return turns.row(what, "forward + backward", 8.0)

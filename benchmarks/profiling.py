@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.streaming import _status
-from benchmarks.table import Row
+from benchmarks.table import Row, rounds
 
 MODEL = "demo-gpt2"
 TEXTS, LONG = 16_000, 20_000
@@ -51,7 +51,7 @@ def measure() -> list[Row]:
 def _pages(corpus: str) -> Row:
     """Give rows of every head, sampled and described, against a profile; the least of two each."""
     times: dict[str, list[float]] = {"": [], "all": []}
-    for _ in range(2):
+    for _ in range(rounds(2)):
         for select, seconds in times.items():
             seconds.append(_child("memory", corpus, "1", "", select)["seconds"])
     plain, whole = min(times[""]), min(times["all"])

@@ -12,9 +12,9 @@ from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest, Source
 from attnviz.features.sources.result import SourcesSettings
 from attnviz.features.sources.run import answer
-from benchmarks.ablation import LAYERS, ids, paired
+from benchmarks.ablation import LAYERS, ids
 from benchmarks.logits import model
-from benchmarks.table import Row
+from benchmarks.table import Row, in_turn
 
 LENGTH = 128
 TARGET = 6
@@ -35,8 +35,8 @@ def row(source: Source) -> Row:
     """Return the matrix of one pair, sums by side, every key of the row by source."""
     inputs = source.prepare(Prompt(ids=ids(LENGTH)))
     asked = SourcesSettings(select=f"{LAYERS - 1}.3", key=5)
-    ratio, detail = paired(
+    turns = in_turn(
         lambda: answer(source, inputs, asked),
         lambda: source.forward([inputs], request=ForwardRequest(hidden=True)),
     )
-    return Row(f"all sources of a row, T = {LENGTH}", "one forward", ratio, TARGET, detail)
+    return turns.row(f"all sources of a row, T = {LENGTH}", "one forward", TARGET)

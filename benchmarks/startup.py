@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -11,7 +10,7 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
-from benchmarks.table import Row
+from benchmarks.table import Row, in_turn
 
 RUNS = 3
 SENTENCE = "The keys to the cabinet are on the table"
@@ -35,14 +34,12 @@ def minilm() -> str:
     return str(Path(spec.submodule_search_locations[0]) / "model")
 
 
-def seconds(command: list[str]) -> float:
-    """Wall time of one process; Python may keep its bytecode, as on a user's machine."""
+def _run(command: list[str]) -> None:
+    """Run one process; Python may keep its bytecode, as on a user's machine."""
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    start = time.perf_counter()
     quiet = subprocess.DEVNULL
     subprocess.run(command, stdout=quiet, stderr=quiet, check=True, env=environment)
-    return time.perf_counter() - start
 
 
 def measure() -> list[Row]:
@@ -73,9 +70,5 @@ def measure() -> list[Row]:
 def row(name: str, command: list[str], against: str, target: float | None, *, runs: int) -> Row:
     """Measure a command in turn with a line of Python, each once before it counts."""
     base = [sys.executable, "-c", against]
-    seconds(base)
-    seconds(command)
-    pairs = [(seconds(command), seconds(base)) for _ in range(runs)]
-    ratio = statistics.median(mine / theirs for mine, theirs in pairs)
-    took = statistics.median(mine for mine, _ in pairs)
-    return Row(name, against, ratio, target, f"{took:.2f} s")
+    turns = in_turn(lambda: _run(command), lambda: _run(base), runs, time.perf_counter)
+    return turns.row(name, against, target)

@@ -8,8 +8,7 @@ suppressed, which is as far into the text on average as all of them are.
 from __future__ import annotations
 
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
@@ -19,7 +18,7 @@ from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest, Source
 from attnviz.features.thoughts.suppress import suppressed
 from benchmarks.ablation import HEADS, LAYERS, WIDTH
-from benchmarks.table import Row
+from benchmarks.table import Row, seconds
 
 VOCABULARY, LENGTH, SENTENCES, STEP = 50257, 2000, 60, 10
 TARGET = 1.3
@@ -70,10 +69,3 @@ def row(source: Source) -> Row:
         TARGET,
         f"{each:.1f} s and {one:.1f} s",
     )
-
-
-def seconds(work: Callable[[], object]) -> float:
-    """Processor time."""
-    start = time.process_time()
-    work()
-    return time.process_time() - start

@@ -24,7 +24,7 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.features.profile.likeness import alike
-from benchmarks.table import Row, show
+from benchmarks.table import Row, rounds, show
 
 LAYERS = HEADS = 12
 RUNS = 3
@@ -65,7 +65,7 @@ def overview_seconds(path: Path) -> float | None:
     found = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=executable, args=FLAGS)
-        for _ in range(RUNS + 1):
+        for _ in range(rounds(RUNS) + 1):
             page = browser.new_page(viewport={"width": 1280, "height": 900})
             page.goto(path.as_uri())
             mark = """async () => {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -175,21 +174,24 @@ def test_figures_are_told_as_they_are_found_and_targets_are_judged(capsys) -> No
     assert not show("title", [row])
 
 
-def test_a_run_of_all_ends_in_time_and_names_what_is_left(
-    monkeypatch: pytest.MonkeyPatch, capsys
+def test_a_run_of_all_ends_in_time_and_names_what_did_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    clock = iter(range(0, 10**6, 600))
-    monkeypatch.setattr(program.time, "monotonic", lambda: next(clock))
-    monkeypatch.setattr(program, "TABLES", dict.fromkeys(("one", "two", "three"), "title"))
-    monkeypatch.setitem(sys.modules, "benchmarks.one", Measured)
+    package = tmp_path / "benchmarks"
+    package.mkdir()
+    (package / "__init__.py").write_text(f"__path__.append({str(ROOT / 'benchmarks')!r})")
+    ends = {"quick": "return", "broken": "raise OSError", "slow": "time.sleep(600)"}
+    for name, end in ends.items():
+        (package / f"{name}.py").write_text(
+            "import time\nfrom benchmarks.table import Row, rounds\n"
+            f"def measure():\n    Row({name!r}, 'b', 0.5 * rounds(2), 1.0)\n    {end}\n"
+        )
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ATTNVIZ_SHAPES", "")
-    assert program.main([]) == 0
-    assert "run python -m benchmarks two three\n" in capsys.readouterr().err
-
-
-class Measured:
-    """A benchmark."""
-
-    @staticmethod
-    def measure() -> list[Row]:
-        return [Row("a", "b", 1.0, 1.0)]
+    monkeypatch.setattr(program, "TABLES", dict.fromkeys(ends, "title"))
+    monkeypatch.setattr(program, "MOST_SECONDS", 9)
+    assert program.main([]) == 1
+    out, told = capfd.readouterr()
+    assert told.count("quick: 0.5\u00d7") == 1  # in this process not again
+    assert out.count(" ok ") == 3  # and all that was measured before the end is in a table
+    assert told.endswith("time was up; for the rest: python -m benchmarks broken slow\n")
