@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import json
 import resource
-import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.table import Row, show
+from benchmarks.table import Row, Turns, in_turn, show
 
 MIB = 2**20
 LENGTHS = (1024, 2048, 4096, 8192)
@@ -88,10 +86,7 @@ def _accuracy() -> list[Row]:
 def _timed(
     what: str, against: str, case: str, sides: tuple[str, str], target: float | None, pairs: int
 ) -> Row:
-    found = _child("time", case, *sides, str(pairs))
-    mine, theirs = (statistics.median(seconds) for seconds in (found["mine"], found["theirs"]))
-    ratio = statistics.median(a / b for a, b in zip(found["mine"], found["theirs"], strict=True))
-    return Row(what, against, ratio, target, f"{mine:.2f} s, {theirs:.2f} s")
+    return Turns(**_child("time", case, *sides, str(pairs))).row(what, against, target)
 
 
 def _memory(
@@ -134,16 +129,7 @@ def _workload(case: str, *smaller: int) -> Any:
 
 def _time(case: str, mine: str, theirs: str, pairs: str) -> dict[str, Any]:
     workload = _workload(case)
-
-    def seconds(name: str) -> float:
-        start = time.process_time()
-        getattr(workload, name)()
-        return time.process_time() - start
-
-    if int(pairs) > 1:  # warm up
-        seconds(mine), seconds(theirs)
-    both = [(seconds(mine), seconds(theirs)) for _ in range(int(pairs))]
-    return {"mine": [a for a, _ in both], "theirs": [b for _, b in both]}
+    return in_turn(getattr(workload, mine), getattr(workload, theirs), int(pairs))._asdict()
 
 
 def _size(case: str, side: str) -> dict[str, Any]:
