@@ -1,7 +1,7 @@
 """The command line: a command parses, calls one function of the api, and prints.
 
-This is the only place that catches errors: our own (:mod:`attnviz.errors`), and as a last resort
-any other, which is a bug to be reported. Exit codes are :data:`attnviz.cli.console.CODES`.
+Errors end here: our own (:mod:`attnviz.errors`), and as a last resort any other, which is a bug to
+be reported. Exit codes are :data:`attnviz.cli.console.CODES`.
 """
 
 from __future__ import annotations
