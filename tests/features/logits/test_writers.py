@@ -80,19 +80,26 @@ def repeats(count: int) -> tuple[list[Prompt], list[str], list[str]]:
 
 
 @pytest.mark.parametrize(
-    ("name", "writer", "canceller"),
-    [("late suppressor", (1, 7), (2, 5)), ("opposite inductions", (1, 7), (1, 4))],
+    ("name", "writer", "canceller", "fails"),
+    [
+        ("late suppressor", (1, 7), (2, 5), {"reading", "lowering"}),
+        ("opposite inductions", (1, 7), (1, 4), {"reading", "path"}),
+    ],
 )
 def test_a_planted_canceller_is_found_and_nothing_else(
-    name: str, writer: tuple[int, int], canceller: tuple[int, int]
+    name: str, writer: tuple[int, int], canceller: tuple[int, int], fails: set[str]
 ) -> None:
+    """And suppresses no copies: one stays at home, one is in its writer's layer."""
     heads = CASES[name]
     model = av.load(wired_as(heads, 1 + max(layer for layer, _ in heads)))
     prompts, answers, others = repeats(10)
     against = others if canceller[0] == 1 else None
     planted = av.writers(prompts, answer=answers, against=against, model=model)
     for verdict, head in (("writer", writer), ("canceller", canceller)):
-        assert [(push.layer, push.head) for push in planted.listed(verdict)] == [head]
+        (push,) = planted.listed(verdict)
+        assert (push.layer, push.head) == head
+    assert push.why is not None
+    assert set(push.why.fails) == fails
 
 
 def test_random_weights_name_none() -> None:
