@@ -25,6 +25,7 @@ from attnviz.features.patch.result import Patch, PatchShare
 from attnviz.features.patch.shares import shares
 from attnviz.models import pretrained
 from attnviz.models.demo import DEMOS
+from tests.features.patch.loop import PlainLoop, token
 from tests.models.tiny import GAIN, inputs_of
 
 transformers = pytest.importorskip("transformers")
@@ -33,55 +34,6 @@ transformers = pytest.importorskip("transformers")
 @pytest.fixture(scope="module")
 def pairs(gpt2: Any) -> list[Pair]:
     return task_pairs(gpt2, "induction", 6, 1)[0]
-
-
-def token(pair: Pair, name: str) -> int:
-    found = getattr(pair, name)
-    assert isinstance(found, int)
-    return found
-
-
-class PlainLoop:
-    """The loop that people write: a hook a head, one pair at a time, in float64."""
-
-    def __init__(self, model: Any, modules: list[Any], heads: int, mask: int | None = None) -> None:
-        self.model, self.modules, self.heads = model.double().eval(), modules, heads
-        self.mask = mask
-
-    def difference(self, pair: Pair, ids: Any) -> float:
-        with torch.no_grad():
-            at = -1 if self.mask is None else list(ids).index(self.mask)
-            logits = self.model(torch.tensor([ids])).logits[0, at]
-        return float(logits[token(pair, "answer")] - logits[token(pair, "against")])
-
-    def patched(self, pair: Pair, base: Any, donor: Any, layer: int, head: int) -> float:
-        kept: list[Tensor] = []
-        module = self.modules[layer]
-        hook = module.register_forward_pre_hook(lambda _, args: kept.append(args[0].clone()))
-        self.difference(pair, donor)
-        hook.remove()
-        width = kept[0].shape[-1] // self.heads
-
-        def swap(_: Any, args: tuple[Tensor]) -> tuple[Tensor]:
-            changed = args[0].clone()
-            changed[..., head * width : (head + 1) * width] = kept[0][
-                ..., head * width : (head + 1) * width
-            ]
-            return (changed,)
-
-        hook = module.register_forward_pre_hook(swap)
-        found = self.difference(pair, base)
-        hook.remove()
-        return found
-
-    def shares(self, pairs: list[Pair], layer: int, head: int) -> tuple[float, float]:
-        restored = removed = gap = 0.0
-        for pair in pairs:
-            clean, corrupted = (self.difference(pair, ids) for ids in (pair.clean, pair.corrupted))
-            gap += clean - corrupted
-            restored += self.patched(pair, pair.corrupted, pair.clean, layer, head) - corrupted
-            removed += clean - self.patched(pair, pair.clean, pair.corrupted, layer, head)
-        return restored / gap, removed / gap
 
 
 def test_heads_are_those_of_the_plain_loop(gpt2: Any, pairs: list[Pair]) -> None:
@@ -353,7 +305,7 @@ def test_an_interrupted_run_keeps_what_is_done(gpt2: Any, pairs: list[Pair], mon
     assert found.pairs == 4
 
 
-def test_a_result_is_read_back_and_says_itself(gpt2: Any, pairs: list[Pair], tmp_path) -> None:
+def test_a_result_is_read_back_and_says_itself(pairs: list[Pair], tmp_path) -> None:
     found = av.patch(pairs, model="demo-gpt2")
     assert isinstance(found, Patch)
     assert isinstance(found, Result)
