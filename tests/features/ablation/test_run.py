@@ -110,8 +110,8 @@ def test_one_odd_head_takes_no_other_hostage(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.fixture(scope="module")
-def report() -> Ablation:
-    return av.ablate(TEXTS, estimate="plain")
+def report(tiny: Source) -> Ablation:
+    return av.ablate(TEXTS, model=tiny, estimate="plain")
 
 
 def test_means_and_intervals_by_hand() -> None:
@@ -136,23 +136,24 @@ def test_means_and_intervals_by_hand() -> None:
     assert alone[0].effects[0].verdict is None
 
 
-def test_gradients_are_means_over_texts(report) -> None:
-    asked = {"select": "2.4", "estimate": "plain", "method": "zero"}
-    alone = [av.ablate(text, **asked).effects[0] for text in TEXTS]
-    (found,) = [effect for effect in report.effects if effect.name == "2.4"]
+def test_gradients_are_means_over_texts(report, tiny: Source) -> None:
+    asked = {"select": "1.2", "estimate": "plain", "method": "zero"}
+    alone = [av.ablate(text, model=tiny, **asked).effects[0] for text in TEXTS]
+    found = effect_of(report, "1.2")
     assert found.gradient == pytest.approx(np.mean([e.gradient for e in alone]), rel=1e-3)
     assert found.signed == pytest.approx(np.mean([e.signed for e in alone]), rel=1e-3)
 
 
 def test_gradients_of_a_layer_have_length_one() -> None:
-    found = av.ablate(TEXTS[0], estimate="layer")
+    found = av.ablate(TEXTS[0], estimate="layer", method="zero")
     single = [e for e in found.effects if len(e.heads) == 1]
     for layer in range(4):
         own = [e.gradient for e in single if e.heads[0].layer == layer]
         assert np.linalg.norm(own) == pytest.approx(1)
 
 
-def test_groups_name_what_their_members_add_up_to(report) -> None:
+def test_groups_name_what_their_members_add_up_to() -> None:
+    report = av.ablate(TEXTS, method="zero")
     single = {e.heads[0]: e.change for e in report.effects if len(e.heads) == 1}
     groups = [e for e in report.effects if len(e.heads) > 1]
     assert groups
@@ -169,11 +170,11 @@ def test_long_texts_have_the_same_bits_in_any_process() -> None:
 
 
 @pytest.mark.slow
-def test_several_processes_and_batches_of_other_sizes(report) -> None:
+def test_several_processes_and_batches_of_other_sizes(report, tiny: Source) -> None:
     """Any number of processes gives the same bits; smaller batches the same to rounding."""
-    several = av.ablate(TEXTS, estimate="plain", jobs=2)
+    several = av.ablate(TEXTS, model=tiny, estimate="plain", jobs=2)
     assert several.to_json() == report.to_json()
-    small = av.ablate(TEXTS, estimate="plain", batch_tokens=8)
+    small = av.ablate(TEXTS, model=tiny, estimate="plain", batch_tokens=8)
     for a, b in zip(small.effects, report.effects, strict=True):
         assert a.change == pytest.approx(b.change, abs=1e-5)
 
@@ -460,7 +461,7 @@ def test_every_setting_is_a_parameter() -> None:
 
 
 def test_a_model_without_an_lm_head(minilm: str) -> None:
-    found = av.ablate(TEXTS, model=minilm, select="0.2")
+    found = av.ablate(TEXTS[:3], model=minilm, select="0.2")
     assert found.metric == "hidden"
     assert any("Measured by the last hidden states" in note for note in found.notes)
     with pytest.raises(ModelError, match="has no loss"):
@@ -522,7 +523,7 @@ def test_the_share_that_can_go_ends_where_the_cost_begins() -> None:
 
 def test_positions_show_who_pays() -> None:
     text = "one two three four one two three four"
-    found = av.ablate(text, select="0.5", by="position")
+    found = av.ablate(text, select="0.5", method="zero", by="position")
     (row,) = found.by_position.values()
     assert len(row) == len(found.tokens)
     known = [value for value in row if value is not None]
@@ -600,7 +601,8 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
     jsonschema_rs.validate(SCHEMA, document)
     assert document["effects"][0]["name"] == "2.4"
     assert document["methods"] == ["mean", "resample"]
-    assert main(["ablate", TEXTS[0], "--by", "position", "--select", "2.4,1.4", "-q"]) == 0
+    shown = ["--by", "position", "--select", "2.4,1.4", "--method", "zero", "-q"]
+    assert main(["ablate", TEXTS[0], *shown]) == 0
     assert "change at every token" in capsys.readouterr().out
 
 
@@ -693,6 +695,7 @@ def test_a_span_is_measured_alone() -> None:
 
 def test_of_a_masked_model_a_span_is_where_it_is_masked() -> None:
     prompt = Prompt(TEXTS[3], spans={"what": "keys to the cabinet"})
-    found = av.ablate(prompt, model="demo-bert", position="span:what", mask="each", select="0.0")
+    asked = {"position": "span:what", "mask": "each", "select": "0.0", "method": "zero"}
+    found = av.ablate(prompt, model="demo-bert", **asked)  # type: ignore[arg-type]
     (span,) = av.capture(prompt, model="demo-bert").inputs.sides["encoder"].keys.spans
     assert found.positions == len(span)

@@ -55,7 +55,7 @@ def test_zero_ablation_is_cutting_rows_out_of_transformers_own_model(gpt2, token
     folder = DEMOS["demo-gpt2"]
     model = transformers.GPT2LMHeadModel.from_pretrained(folder, dtype=torch.float32).eval()
     tested = causal(gpt2)
-    two = Group("two", (Head(Site("decoder", 1), 0), Head(Site("decoder", 3), 2)))
+    two = Group("two", (Head(Site("decoder", 1), 0), Head(Site("decoder", 3), 1)))
     groups = (*every_head(gpt2.layout)[::5], two)
     values = swept(gpt2, tested, groups, metrics.LOSS, tokens=tokens)
     width = model.config.n_embd // model.config.n_head
