@@ -345,7 +345,7 @@ def test_rows_and_fewer_edges(report: Circuits) -> None:
     assert report.to_bytes("svg", top=1) != report.to_bytes("svg")
 
 
-def test_what_stands_beside_heads(report: Circuits, tmp_path: Path) -> None:
+def test_what_stands_beside_heads(report: Circuits) -> None:
     """Each head's lines and measures are the figures of the result."""
     found = report.finding("weights.json")
     assert found is not None
@@ -358,8 +358,6 @@ def test_what_stands_beside_heads(report: Circuits, tmp_path: Path) -> None:
     assert "3.5" not in measures["writes"]  # the last layer feeds none
     assert any("keys can be fed by 1.4 (+0.09" in line for line in found.said["2.0"])
     assert any("can feed the keys of" in line and "2.0" in line for line in found.said[PREVIOUS])
-    laid = av.heads("a b c a b", evidence=report.save(tmp_path / "weights.json"))
-    assert [one.part for one in laid.findings] == ["circuits"]
 
 
 def test_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
