@@ -41,7 +41,7 @@ def sentences(*parts: str) -> list[Sentence]:
 
 def test_a_planted_anchor_decides_the_answer() -> None:
     """One sentence holds the token that is said at the end; written anew, it does not."""
-    place, answer = 2, 5
+    place, answer = 2, 4
     ids = [n + 6 for n in range(3 * answer)] + [ANCHOR] * 3
     ids[3 * place + 1] = ANCHOR
     spans = {f"s{n}": f"tokens:{3 * n}-{3 * n + 2}" for n in range(answer + 1)}
@@ -183,7 +183,7 @@ def test_every_form_has_it(anew: Thoughts, tmp_path: Path, browser: Any) -> None
         assert "not written anew" in tab.page.locator("#chosen").inner_text()
 
 
-def test_a_model_without_words_is_refused(capsys: pytest.CaptureFixture[str], folders: Any) -> None:
+def test_a_number_of_continuations_is_a_number(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["thoughts", TEXT, "--resample", "x", "-q"]) == 2
     assert "--resample" in capsys.readouterr().err
 
