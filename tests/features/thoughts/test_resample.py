@@ -101,11 +101,13 @@ def test_a_seed_gives_the_same_continuations(gpt2: Any, two: Thoughts) -> None:
     assert drawn(0) == two.traces[0].resampled != drawn(1)
 
 
-def test_it_goes_on_where_it_was_interrupted(gpt2: Any, tmp_path: Path, monkeypatch) -> None:
+def test_it_goes_on_where_it_was_interrupted(
+    gpt2: Any, two: Thoughts, tmp_path: Path, monkeypatch
+) -> None:
     monkeypatch.setenv("ATTNVIZ_CACHE", str(tmp_path))
     monkeypatch.setattr("attnviz.models.cache.LEAST", 0.0)
     inputs = gpt2.prepare(Prompt(TEXT))
-    split = av.thoughts(TEXT, model=gpt2, draws=0, suppress=False).traces[0].sentences
+    split = two.traces[0].sentences
     made: list[int] = []
     real = suppress._continuations
 
@@ -125,9 +127,9 @@ def test_it_goes_on_where_it_was_interrupted(gpt2: Any, tmp_path: Path, monkeypa
     assert resampled(gpt2, inputs, split, 2, generation=None, seed=(0, 0)) == whole_run
 
 
-def test_the_manner_of_the_trace_is_that_of_its_continuations(gpt2: Any) -> None:
+def test_the_manner_of_the_trace_is_that_of_its_continuations(gpt2: Any, two: Thoughts) -> None:
     inputs = gpt2.prepare(Prompt(TEXT))
-    split = av.thoughts(TEXT, model=gpt2, draws=0, suppress=False).traces[0].sentences
+    split = two.traces[0].sentences
     cold = Generation(1, temperature=0.01)
     rows = resampled(gpt2, inputs, split, 2, generation=cold, seed=(0, 0))
     (only,) = {one.log_p for one in rows[1].continuations}
