@@ -47,15 +47,27 @@ SHORT = [f"the {word} and the {word}" for word in dict.fromkeys(" ".join(TEXTS[3
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Source:
-    """A GPT-2 of six heads, for what does not ask for trained weights."""
-    return av.load(write(tmp_path_factory.mktemp("tiny"), "gpt2", "GPT2LMHeadModel"))
+def stored(folder: Path) -> str:
+    """The folder of a GPT-2 of six heads."""
+    return str(write(folder, "gpt2", "GPT2LMHeadModel"))
+
+
+@pytest.fixture(scope="module")
+def tiny(stored: str) -> Source:
+    """The same, for what does not ask for trained weights."""
+    return av.load(stored)
 
 
 @cache
 def zeroed(*texts: str, average: str = "median") -> Ablation:
     """Two heads by zero."""
     return av.ablate(list(texts), select="2.4, 0.5", method="zero", average=average)
+
+
+def comes_back(found: Ablation) -> None:
+    """It follows its schema, and gives the same value again."""
+    jsonschema_rs.validate(SCHEMA, found.to_dict())
+    assert Ablation.from_dict(found.to_dict()) == Ablation.from_json(found.to_json()) == found
 
 
 def effect_of(report: Ablation, name: str) -> Effect:
@@ -110,8 +122,8 @@ def test_one_odd_head_takes_no_other_hostage(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.fixture(scope="module")
-def report(tiny: Source) -> Ablation:
-    return av.ablate(TEXTS, model=tiny, estimate="plain")
+def report(stored: str) -> Ablation:
+    return av.ablate(TEXTS, model=stored, estimate="plain")
 
 
 def test_means_and_intervals_by_hand() -> None:
@@ -140,6 +152,7 @@ def test_gradients_are_means_over_texts(report, tiny: Source) -> None:
     asked = {"select": "1.2", "estimate": "plain", "method": "zero"}
     alone = [av.ablate(text, model=tiny, **asked).effects[0] for text in TEXTS]
     found = effect_of(report, "1.2")
+    comes_back(report)
     assert found.gradient == pytest.approx(np.mean([e.gradient for e in alone]), rel=1e-3)
     assert found.signed == pytest.approx(np.mean([e.signed for e in alone]), rel=1e-3)
 
@@ -170,11 +183,11 @@ def test_long_texts_have_the_same_bits_in_any_process() -> None:
 
 
 @pytest.mark.slow
-def test_several_processes_and_batches_of_other_sizes(report, tiny: Source) -> None:
+def test_several_processes_and_batches_of_other_sizes(report, stored: str) -> None:
     """Any number of processes gives the same bits; smaller batches the same to rounding."""
-    several = av.ablate(TEXTS, model=tiny, estimate="plain", jobs=2)
+    several = av.ablate(TEXTS, model=stored, estimate="plain", jobs=2)
     assert several.to_json() == report.to_json()
-    small = av.ablate(TEXTS, model=tiny, estimate="plain", batch_tokens=8)
+    small = av.ablate(TEXTS, model=stored, estimate="plain", batch_tokens=8)
     for a, b in zip(small.effects, report.effects, strict=True):
         assert a.change == pytest.approx(b.change, abs=1e-5)
 
@@ -426,6 +439,7 @@ def test_nothing_is_said_of_distances_but_their_size(tiny: Source) -> None:
         assert all(one.worse is None and one.sure is None for one in effect.by)
     assert any("is a distance, which is never negative" in note for note in found.notes)
     assert "texts worse" not in str(found)
+    comes_back(found)
 
 
 def test_rounding_is_not_ranked() -> None:
@@ -505,6 +519,7 @@ def test_curves_are_ordered_on_one_half_and_measured_on_the_other(tiny: Source) 
     assert mine[3].change == pytest.approx(measured.effects[0].change, abs=1e-5)
     last = [p.change for p in found.curve if p.removed == 6]
     assert last[0] == pytest.approx(last[1], abs=1e-5)
+    comes_back(found)
 
 
 def test_a_curve_of_one_text_says_so(tiny: Source) -> None:
@@ -528,6 +543,8 @@ def test_positions_show_who_pays() -> None:
     assert len(row) == len(found.tokens)
     known = [value for value in row if value is not None]
     assert np.mean(known) == pytest.approx(found.effects[0].change)
+    assert len(known) < len(row)
+    comes_back(found)
     with pytest.raises(UsageError, match="shows a single text"):
         av.ablate(TEXTS, by="position")
 
@@ -584,11 +601,10 @@ def test_ablating_a_gated_model_measures_what_is_left() -> None:
 # --- what comes out ------------------------------------------------------------------------------
 
 
-def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path, stored: str) -> None:
     path, picture = tmp_path / "t.txt", tmp_path / "p.svg"
     path.write_text("\n".join(SHORT[:11]))
-    model = str(write(tmp_path / "m", "gpt2", "GPT2LMHeadModel"))
-    assert main(["ablate", "--texts", str(path), "--estimate", "--model", model,
+    assert main(["ablate", "--texts", str(path), "--estimate", "--model", stored,
                  "--curve", "effect:1", "--out", str(picture)]) == 0  # fmt: skip
     out, _ = capsys.readouterr()
     assert "joint 95 %" in out

@@ -18,6 +18,7 @@ import attnviz as av
 from attnviz.corpus.executors import Inline, WorkerFailure
 from attnviz.errors import AttnvizError, InputError, UsageError
 from attnviz.features.profile import run, saved, tasks
+from attnviz.features.profile.result import Profile
 from attnviz.features.profile.state import State
 from tests import forking
 from tests.checkpoints import write
@@ -123,6 +124,8 @@ def test_a_run_goes_on_where_it_was_stopped(corpus, alone, model, tmp_path, afte
     assert min(counted) > after - 8
     assert content(out) == content(alone)
     assert again(progress=lambda done: pytest.fail("nothing is left to do")).texts == found.texts
+    assert found.bad
+    assert Profile.from_json(found.to_json()) == found
 
 
 def test_groups_over_several_tasks_and_parts(model, tmp_path) -> None:
