@@ -7,7 +7,6 @@ import random
 from functools import cache
 from pathlib import Path
 
-import jsonschema_rs
 import numpy as np
 import pytest
 import torch
@@ -129,9 +128,7 @@ def test_few_texts_and_own_answers_say_so_and_copies_count_once() -> None:
     assert any("the model's own choice" in note for note in own.notes)
 
 
-def test_it_comes_back_equal_in_every_form(tmp_path: Path) -> None:
-    jsonschema_rs.validate(Writers.json_schema(), found().to_dict())
-    assert results.read(found().save(tmp_path / "w.json")) == found()
+def test_every_form_has_it(tmp_path: Path) -> None:
     lines = found().save(tmp_path / "w.csv").read_text("utf-8").splitlines()
     first = "kind,layer,index,head,mean,mean_low,mean_high,share,adjusted,verdict,suppression,"
     assert lines[0].startswith(first)
