@@ -47,15 +47,27 @@ SHORT = [f"the {word} and the {word}" for word in dict.fromkeys(" ".join(TEXTS[3
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Source:
-    """A GPT-2 of six heads, for what does not ask for trained weights."""
-    return av.load(write(tmp_path_factory.mktemp("tiny"), "gpt2", "GPT2LMHeadModel"))
+def stored(folder: Path) -> str:
+    """The folder of a GPT-2 of six heads."""
+    return str(write(folder, "gpt2", "GPT2LMHeadModel"))
+
+
+@pytest.fixture(scope="module")
+def tiny(stored: str) -> Source:
+    """The same, for what does not ask for trained weights."""
+    return av.load(stored)
 
 
 @cache
 def zeroed(*texts: str, average: str = "median") -> Ablation:
     """Two heads by zero."""
     return av.ablate(list(texts), select="2.4, 0.5", method="zero", average=average)
+
+
+def comes_back(found: Ablation) -> None:
+    """It follows its schema, and gives the same value again."""
+    jsonschema_rs.validate(SCHEMA, found.to_dict())
+    assert Ablation.from_dict(found.to_dict()) == Ablation.from_json(found.to_json()) == found
 
 
 def effect_of(report: Ablation, name: str) -> Effect:
@@ -110,8 +122,8 @@ def test_one_odd_head_takes_no_other_hostage(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.fixture(scope="module")
-def report() -> Ablation:
-    return av.ablate(TEXTS, estimate="plain")
+def report(stored: str) -> Ablation:
+    return av.ablate(TEXTS, model=stored, estimate="plain")
 
 
 def test_means_and_intervals_by_hand() -> None:
@@ -136,23 +148,25 @@ def test_means_and_intervals_by_hand() -> None:
     assert alone[0].effects[0].verdict is None
 
 
-def test_gradients_are_means_over_texts(report) -> None:
-    asked = {"select": "2.4", "estimate": "plain", "method": "zero"}
-    alone = [av.ablate(text, **asked).effects[0] for text in TEXTS]
-    (found,) = [effect for effect in report.effects if effect.name == "2.4"]
+def test_gradients_are_means_over_texts(report, tiny: Source) -> None:
+    asked = {"select": "1.2", "estimate": "plain", "method": "zero"}
+    alone = [av.ablate(text, model=tiny, **asked).effects[0] for text in TEXTS]
+    found = effect_of(report, "1.2")
+    comes_back(report)
     assert found.gradient == pytest.approx(np.mean([e.gradient for e in alone]), rel=1e-3)
     assert found.signed == pytest.approx(np.mean([e.signed for e in alone]), rel=1e-3)
 
 
 def test_gradients_of_a_layer_have_length_one() -> None:
-    found = av.ablate(TEXTS[0], estimate="layer")
+    found = av.ablate(TEXTS[0], estimate="layer", method="zero")
     single = [e for e in found.effects if len(e.heads) == 1]
     for layer in range(4):
         own = [e.gradient for e in single if e.heads[0].layer == layer]
         assert np.linalg.norm(own) == pytest.approx(1)
 
 
-def test_groups_name_what_their_members_add_up_to(report) -> None:
+def test_groups_name_what_their_members_add_up_to() -> None:
+    report = av.ablate(TEXTS, method="zero")
     single = {e.heads[0]: e.change for e in report.effects if len(e.heads) == 1}
     groups = [e for e in report.effects if len(e.heads) > 1]
     assert groups
@@ -169,11 +183,11 @@ def test_long_texts_have_the_same_bits_in_any_process() -> None:
 
 
 @pytest.mark.slow
-def test_several_processes_and_batches_of_other_sizes(report) -> None:
+def test_several_processes_and_batches_of_other_sizes(report, stored: str) -> None:
     """Any number of processes gives the same bits; smaller batches the same to rounding."""
-    several = av.ablate(TEXTS, estimate="plain", jobs=2)
+    several = av.ablate(TEXTS, model=stored, estimate="plain", jobs=2)
     assert several.to_json() == report.to_json()
-    small = av.ablate(TEXTS, estimate="plain", batch_tokens=8)
+    small = av.ablate(TEXTS, model=stored, estimate="plain", batch_tokens=8)
     for a, b in zip(small.effects, report.effects, strict=True):
         assert a.change == pytest.approx(b.change, abs=1e-5)
 
@@ -425,6 +439,7 @@ def test_nothing_is_said_of_distances_but_their_size(tiny: Source) -> None:
         assert all(one.worse is None and one.sure is None for one in effect.by)
     assert any("is a distance, which is never negative" in note for note in found.notes)
     assert "texts worse" not in str(found)
+    comes_back(found)
 
 
 def test_rounding_is_not_ranked() -> None:
@@ -460,7 +475,7 @@ def test_every_setting_is_a_parameter() -> None:
 
 
 def test_a_model_without_an_lm_head(minilm: str) -> None:
-    found = av.ablate(TEXTS, model=minilm, select="0.2")
+    found = av.ablate(TEXTS[:3], model=minilm, select="0.2")
     assert found.metric == "hidden"
     assert any("Measured by the last hidden states" in note for note in found.notes)
     with pytest.raises(ModelError, match="has no loss"):
@@ -504,6 +519,7 @@ def test_curves_are_ordered_on_one_half_and_measured_on_the_other(tiny: Source) 
     assert mine[3].change == pytest.approx(measured.effects[0].change, abs=1e-5)
     last = [p.change for p in found.curve if p.removed == 6]
     assert last[0] == pytest.approx(last[1], abs=1e-5)
+    comes_back(found)
 
 
 def test_a_curve_of_one_text_says_so(tiny: Source) -> None:
@@ -522,11 +538,13 @@ def test_the_share_that_can_go_ends_where_the_cost_begins() -> None:
 
 def test_positions_show_who_pays() -> None:
     text = "one two three four one two three four"
-    found = av.ablate(text, select="0.5", by="position")
+    found = av.ablate(text, select="0.5", method="zero", by="position")
     (row,) = found.by_position.values()
     assert len(row) == len(found.tokens)
     known = [value for value in row if value is not None]
     assert np.mean(known) == pytest.approx(found.effects[0].change)
+    assert len(known) < len(row)
+    comes_back(found)
     with pytest.raises(UsageError, match="shows a single text"):
         av.ablate(TEXTS, by="position")
 
@@ -583,11 +601,10 @@ def test_ablating_a_gated_model_measures_what_is_left() -> None:
 # --- what comes out ------------------------------------------------------------------------------
 
 
-def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path, stored: str) -> None:
     path, picture = tmp_path / "t.txt", tmp_path / "p.svg"
     path.write_text("\n".join(SHORT[:11]))
-    model = str(write(tmp_path / "m", "gpt2", "GPT2LMHeadModel"))
-    assert main(["ablate", "--texts", str(path), "--estimate", "--model", model,
+    assert main(["ablate", "--texts", str(path), "--estimate", "--model", stored,
                  "--curve", "effect:1", "--out", str(picture)]) == 0  # fmt: skip
     out, _ = capsys.readouterr()
     assert "joint 95 %" in out
@@ -600,7 +617,8 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
     jsonschema_rs.validate(SCHEMA, document)
     assert document["effects"][0]["name"] == "2.4"
     assert document["methods"] == ["mean", "resample"]
-    assert main(["ablate", TEXTS[0], "--by", "position", "--select", "2.4,1.4", "-q"]) == 0
+    shown = ["--by", "position", "--select", "2.4,1.4", "--method", "zero", "-q"]
+    assert main(["ablate", TEXTS[0], *shown]) == 0
     assert "change at every token" in capsys.readouterr().out
 
 
@@ -693,6 +711,7 @@ def test_a_span_is_measured_alone() -> None:
 
 def test_of_a_masked_model_a_span_is_where_it_is_masked() -> None:
     prompt = Prompt(TEXTS[3], spans={"what": "keys to the cabinet"})
-    found = av.ablate(prompt, model="demo-bert", position="span:what", mask="each", select="0.0")
+    asked = {"position": "span:what", "mask": "each", "select": "0.0", "method": "zero"}
+    found = av.ablate(prompt, model="demo-bert", **asked)  # type: ignore[arg-type]
     (span,) = av.capture(prompt, model="demo-bert").inputs.sides["encoder"].keys.spans
     assert found.positions == len(span)

@@ -46,6 +46,7 @@ def report() -> Circuits:
 def models(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A function from a family to our source and transformers' model of the same weights."""
 
+    @functools.cache
     def load(name: str, backend: str = "") -> tuple[Source, Any]:
         folder = tmp_path_factory.mktemp(name)
         build(name, folder, 3.0, words=True)
@@ -55,6 +56,12 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Any:
         return source, model.eval()
 
     return load
+
+
+@functools.cache
+def read_off(source: Source) -> Circuits:
+    """All that can be, once for all tests of a model."""
+    return run(source, CircuitsSettings())
 
 
 def array(tensor: Any) -> np.ndarray:
@@ -138,7 +145,7 @@ def test_composition_against_dense_matrices(name: str, models: Any) -> None:
         steps = [between(name, model, layer) for layer in range(first, second)]
         return functools.reduce(np.matmul, steps)
 
-    report = run(source, CircuitsSettings())
+    report = read_off(source)
     check_edges(report, dict(enumerate(dense(name, model))), path)
     assert len(report.edges) == 48
 
@@ -147,7 +154,7 @@ def test_composition_against_dense_matrices(name: str, models: Any) -> None:
 def test_both_backends_find_the_same(name: str, models: Any) -> None:
     (native, _), (hooked, _) = models(name), models(name, "hooked")
     hooked_only(hooked)
-    first, second = (run(source, CircuitsSettings()) for source in (native, hooked))
+    first, second = map(read_off, (native, hooked))
     assert len(first.edges) == len(second.edges) == 48
     for a, b in zip(first.edges, second.edges, strict=True):
         assert (a.side, a.writer, a.reader) == (b.side, b.writer, b.reader)
@@ -174,7 +181,7 @@ def test_random_matrices_meet_as_theory_says(report: Circuits) -> None:
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 def test_copying_against_dense_matrices(name: str, models: Any) -> None:
     source, model = models(name)
-    report, heads = run(source, CircuitsSettings()), dense(name, model)
+    report, heads = read_off(source), dense(name, model)
     assert report.tokens == VOCABULARY
     embedded = array(model.get_input_embeddings().weight)
     last = model.transformer.ln_f if name == "gpt2" else model.model.norm
@@ -224,7 +231,7 @@ def test_probabilities_are_those_of_random_rotations() -> None:
 def test_positions_against_a_pass_without_tokens(models: Any) -> None:
     """Embeddings of zero leave positions alone in the stream of the first layer."""
     source, model = models("gpt2")
-    report = run(source, CircuitsSettings())
+    report = read_off(source)
     length = source.max_tokens
     with torch.no_grad():
         output = model(inputs_embeds=torch.zeros(1, length, 16), output_attentions=True)
@@ -278,7 +285,7 @@ def test_first_layer_alone(models: Any) -> None:
 
 def test_rotary_models_say_what_holds(models: Any) -> None:
     source, _ = models("llama")
-    report = run(source, CircuitsSettings())
+    report = read_off(source)
     assert report.turned
     assert any("same position" in note for note in report.notes)
     assert "rotate" in report.reasons["positions"]
@@ -338,7 +345,7 @@ def test_rows_and_fewer_edges(report: Circuits) -> None:
     assert report.to_bytes("svg", top=1) != report.to_bytes("svg")
 
 
-def test_what_stands_beside_heads(report: Circuits, tmp_path: Path) -> None:
+def test_what_stands_beside_heads(report: Circuits) -> None:
     """Each head's lines and measures are the figures of the result."""
     found = report.finding("weights.json")
     assert found is not None
@@ -351,8 +358,6 @@ def test_what_stands_beside_heads(report: Circuits, tmp_path: Path) -> None:
     assert "3.5" not in measures["writes"]  # the last layer feeds none
     assert any("keys can be fed by 1.4 (+0.09" in line for line in found.said["2.0"])
     assert any("can feed the keys of" in line and "2.0" in line for line in found.said[PREVIOUS])
-    laid = av.heads("a b c a b", evidence=report.save(tmp_path / "weights.json"))
-    assert [one.part for one in laid.findings] == ["circuits"]
 
 
 def test_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

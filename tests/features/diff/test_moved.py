@@ -118,7 +118,7 @@ def test_writing_is_that_of_hooks_on_the_merged_model(found: Diff, planted: Path
 def test_need_is_that_of_ablations_of_either_model(found: Diff, planted: Path) -> None:
     need = moved(found, "need")
     for side, model in (("before", "demo-gpt2"), ("after", f"demo-gpt2+{planted}")):
-        effects = av.ablate(TEXTS, model=model, method="mean", select="0.*, 3.0").effects
+        effects = av.ablate(TEXTS, model=model, method="mean", select="0.0, 0.1, 0.3, 3.0").effects
         for effect in effects:
             mean = effect.by[0].mean
             assert getattr(need[effect.name], side) == pytest.approx(mean, abs=1e-4)

@@ -152,9 +152,7 @@ def test_a_link_shows_the_same_filters_and_picture(gallery: Opened, folder: Path
     assert not page.is_visible("#view")
 
 
-def test_what_stands_above_a_picture_can_be_read_in_the_dark(
-    browser: Any, gallery: Opened, folder: Path
-) -> None:
+def test_what_stands_above_a_picture_can_be_read_in_the_dark(browser: Any, folder: Path) -> None:
     page = browser.new_page(color_scheme="dark")
     page.goto((folder / "index.html").as_uri())
     page.locator(".tile").first.click()

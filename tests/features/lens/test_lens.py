@@ -19,6 +19,7 @@ from attnviz.features.lens import function as lens_run
 from attnviz.features.lens.function import run
 from attnviz.features.lens.result import Lens, LensSettings
 from attnviz.models import pretrained
+from attnviz.models.demo import DEMOS
 from tests.models.tiny import GAIN, LONG, SHORT, Blocks, build, hooked_only, inputs_of
 from tests.repeated import REPEATED
 
@@ -117,14 +118,28 @@ def found() -> Lens:
     return av.lens(TEXT)
 
 
-def test_the_native_backend_reads_like_transformers(found: Lens) -> None:
-    """demo-gpt2; transformers normalizes the last of its hidden states, so that it is left out."""
-    folder = Path(av.__file__).parent / "models" / "demo" / "demo-gpt2"
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64).eval()
+@pytest.fixture(scope="module")
+def theirs() -> tuple[Any, Any, dict[tuple[str, int], np.ndarray]]:
+    """transformers' demo-gpt2, what it gives, and of each layer what W_O gets and MLPs give."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        DEMOS["demo-gpt2"], dtype=torch.float64
+    ).requires_grad_(False)
     ids = av.load("demo-gpt2").prepare(Prompt(TEXT)).sides["decoder"].queries.ids
-    with torch.no_grad():
-        output = model(torch.tensor([ids]), output_hidden_states=True)
-        read = [model.lm_head(model.transformer.ln_f(x))[0] for x in output.hidden_states[:-1]]
+    kept: dict[tuple[str, int], np.ndarray] = {}
+    for n, layer in enumerate(model.eval().transformer.h):
+        layer.attn.c_proj.register_forward_hook(
+            lambda _, args, out, n=n: kept.__setitem__(("z", n), args[0][0].numpy())
+        )
+        layer.mlp.register_forward_hook(
+            lambda _, args, out, n=n: kept.__setitem__(("mlp", n), out[0].numpy())
+        )
+    return model, model(torch.tensor([ids]), output_hidden_states=True), kept
+
+
+def test_the_native_backend_reads_like_transformers(found: Lens, theirs: Any) -> None:
+    """demo-gpt2; transformers normalizes the last of its hidden states, so that it is left out."""
+    model, output, _ = theirs
+    read = [model.lm_head(model.transformer.ln_f(x))[0] for x in output.hidden_states[:-1]]
     for state, logits in zip(found.states(), [*read, output.logits[0]], strict=True):
         shares = logits.softmax(-1)
         for cell, share in zip(state, shares, strict=True):
@@ -136,28 +151,16 @@ def test_the_native_backend_reads_like_transformers(found: Lens) -> None:
     assert found.followed == tuple(cell.top[0].token for cell in found.states()[-1])
 
 
-def test_what_a_layer_added_against_modules(found: Lens) -> None:
+def test_what_a_layer_added_against_modules(found: Lens, theirs: Any) -> None:
     """Each head's part from W_O of transformers' module and its input, by NumPy."""
-    folder = Path(av.__file__).parent / "models" / "demo" / "demo-gpt2"
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64).eval()
-    ids = av.load("demo-gpt2").prepare(Prompt(TEXT)).sides["decoder"].queries.ids
-    kept: dict[tuple[str, int], np.ndarray] = {}
-    for n, layer in enumerate(model.transformer.h):
-        layer.attn.c_proj.register_forward_hook(
-            lambda _, args, out, n=n: kept.__setitem__(("z", n), args[0][0].detach().numpy())
-        )
-        layer.mlp.register_forward_hook(
-            lambda _, args, out, n=n: kept.__setitem__(("mlp", n), out[0].detach().numpy())
-        )
-    with torch.no_grad():
-        states = model(torch.tensor([ids]), output_hidden_states=True).hidden_states
-    gamma = model.transformer.ln_f.weight.detach().numpy()
+    model, output, kept = theirs
+    states, gamma = output.hidden_states, model.transformer.ln_f.weight.numpy()
     for position in (4, 19):
         for n, cell in enumerate(found.along(position)[1:-1]):
             x = states[n + 1][0, position].numpy()
-            u = gamma * model.lm_head.weight.detach().numpy()[cell.top[0].id]
+            u = gamma * model.lm_head.weight.numpy()[cell.top[0].id]
             d = (u - u.mean()) / np.sqrt(x.var() + model.config.layer_norm_epsilon)
-            w = model.transformer.h[n].attn.c_proj.weight.detach().numpy().reshape(6, -1, len(x))
+            w = model.transformer.h[n].attn.c_proj.weight.numpy().reshape(6, -1, len(x))
             z = kept["z", n][position].reshape(6, -1)
             assert cell.added is not None
             assert cell.added.heads == pytest.approx([z[h] @ w[h] @ d for h in range(6)], abs=1e-4)

@@ -20,6 +20,7 @@ from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.logits.function import run
 from attnviz.features.logits.result import Logits, LogitsSettings
 from attnviz.models import pretrained
+from attnviz.models.demo import DEMOS
 from tests.models.tiny import LONG, Blocks, build, hooked_only
 
 transformers = pytest.importorskip("transformers")
@@ -87,9 +88,8 @@ def check(report: Logits, expected: dict[str, Any]) -> None:
 
 
 def test_gpt2_against_transformers(report: Logits) -> None:
-    folder = Path(av.__file__).parent / "models" / "demo" / "demo-gpt2"
     model = transformers.AutoModelForCausalLM.from_pretrained(
-        folder, attn_implementation="eager", dtype=torch.float32
+        DEMOS["demo-gpt2"], attn_implementation="eager", dtype=torch.float32
     )
     ids = list(av.load("demo-gpt2").prepare(Prompt(REPEATED)).sides["decoder"].queries.ids)
     layers = [(layer.attn.c_proj, layer.mlp) for layer in model.transformer.h]

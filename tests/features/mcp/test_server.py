@@ -156,19 +156,19 @@ def test_answers_that_are_known(ask: Ask, question: str) -> None:
 
 
 def test_which_head_looks_at_the_token_before(ask: Ask) -> None:
-    (previous,) = lines(ask("heads", text=KEYS), "1.4")
+    """With how that was measured, and where all figures are."""
+    said = ask("heads", text=KEYS)
+    (previous,) = lines(said, "1.4")
     assert "previous" in previous
+    assert "How: score: mean weight" in said
+    assert "Of: demo-gpt2" in said
+    assert re.search(r"File: attnviz-results/heads-\d+\.json", said)
 
 
-def test_which_heads_find_what_followed(ask: Ask) -> None:
-    said = ask("heads", text=RIVER)
-    for head in ("2.0", "3.0", "3.3"):
-        assert "induction" in lines(said, head)[0]
-
-
-def test_without_the_token_before_2_0_finds_nothing(ask: Ask) -> None:
+def test_which_heads_find_what_followed_and_2_0_not_without_the_token_before(ask: Ask) -> None:
     before, after = (ask("heads", text=RIVER, without=one) for one in (None, "1.4"))
-    assert "induction" in lines(before, "2.0")[0]
+    for head in ("2.0", "3.0", "3.3"):
+        assert "induction" in lines(before, head)[0]
     assert "induction" not in lines(after, "2.0")[0]
 
 
@@ -236,13 +236,6 @@ def test_what_there_is(ask: Ask, folder: Path) -> None:
 
 
 # what is promised of every answer, and what is refused
-
-
-def test_answers_say_how_figures_were_measured_and_where_all_of_them_are(ask: Ask) -> None:
-    said = ask("heads", text=KEYS)
-    assert "How: score: mean weight" in said
-    assert "Of: demo-gpt2" in said
-    assert re.search(r"File: attnviz-results/heads-\d+\.json", said)
 
 
 def test_pictures_are_images(client: Ask) -> None:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from matplotlib.patches import Circle, FancyArrowPatch
-from torch import Tensor
 
 import attnviz as av
 from attnviz.cli import main
@@ -27,6 +24,7 @@ from attnviz.features.patch.result import Circuit, Patch, TaskScore
 from attnviz.features.patch.words import not_done
 from attnviz.models.demo import DEMOS
 from attnviz.scoring.select import select
+from tests.features.patch.loop import PlainLoop
 from tests.features.patch.planted import CASES, DUPLICATE, INDUCTION, PREVIOUS, planted, wired_as
 from tests.viewing import opened
 
@@ -189,51 +187,23 @@ def test_a_task_that_is_not_done_has_no_circuit(capsys: pytest.CaptureFixture[st
     assert "(the answer wins in 13 % of the clean prompts, and a coin would in 50 %)" in said
 
 
-def corrupted(
-    heads: set[tuple[int, int]], kept: list[Tensor], width: int, layer: int, z: Tensor
-) -> tuple[Tensor]:
-    """What goes into W_O of a layer, with some heads' columns as they were kept."""
-    mixed = z.clone()
-    for head in (number for at, number in heads if at == layer):
-        columns = slice(head * width, (head + 1) * width)
-        mixed[..., columns] = kept[layer][..., columns]
-    return (mixed,)
-
-
 def test_faithfulness_is_that_of_the_plain_loop(found: Patch) -> None:
     """transformers' own model in float64, with the outputs of all other heads swapped."""
     source, circuit = av.load("demo-gpt2"), circuit_of(found)
     pairs = task_pairs(source, "induction-swap", COUNT, 0)[0]
     ready = prepare(source, pairs)
     judged = halves(shares.clusters(ready), 0).judged
-    model = transformers.GPT2LMHeadModel.from_pretrained(DEMOS["demo-gpt2"]).double().eval()
-    width = model.config.n_embd // 6
+    model = transformers.GPT2LMHeadModel.from_pretrained(DEMOS["demo-gpt2"])
+    loop = PlainLoop(model, [block.attn.c_proj for block in model.transformer.h], 6)
     members = {(one.head.layer, one.head.index) for one in circuit.members}
-    totals = dict.fromkeys(("full", "none", "circuit", "rest"), 0.0)
-    for number in judged[:6]:
-        one = ready[number]
-        kept: list[Tensor] = []
-
-        def run(ids: Any, change: Any, one: Any = one) -> float:
-            hooks = [
-                block.attn.c_proj.register_forward_pre_hook(
-                    lambda _, args, layer=layer: change(layer, args[0])
-                )
-                for layer, block in enumerate(model.transformer.h)
-            ]
-            with torch.no_grad():
-                logits = model(torch.tensor([ids])).logits[0, -1]
-            for hook in hooks:
-                hook.remove()
-            return float(logits[one.answer] - logits[one.against])
-
-        run(one.pair.corrupted, lambda layer, z, kept=kept: kept.append(z.clone()))
-        every = {(layer, head) for layer in range(4) for head in range(6)}
-        for name, heads in (("full", set()), ("none", every), ("circuit", every - members),
-                            ("rest", members)):  # fmt: skip
-            totals[name] += run(one.pair.clean, partial(corrupted, heads, kept, width))
-    outside = "all-but:" + "+".join(one.head.name for one in circuit.members)
+    every = {(layer, head) for layer in range(4) for head in range(6)}
+    swapped = {"full": set(), "none": every, "circuit": every - members}
     six = [pairs[n] for n in judged[:6]]
+    totals = {
+        name: sum(loop.patched(pair, pair.clean, pair.corrupted, heads) for pair in six)
+        for name, heads in swapped.items()
+    }
+    outside = "all-but:" + "+".join(one.head.name for one in circuit.members)
     some = av.patch(six, model=source, direction="noise", select=outside)
     (effect,) = some.effects
     gap = some.clean.mean - some.corrupted.mean
@@ -288,32 +258,24 @@ def test_pictures_of_a_circuit(found: Patch, tmp_path: Path) -> None:
         replace(found, circuit=None).page()
 
 
-def test_the_page_tells_of_what_is_pointed_at(found: Patch, tmp_path: Path, browser: Any) -> None:
-    page = browser.new_page(viewport={"width": 1100, "height": 800})
-    faults: list[str] = []
-    page.on("pageerror", lambda error: faults.append(str(error)))
-    page.goto(found.save(tmp_path / "c.html").as_uri())
-    assert page.locator("g.node").count() == 8
-    names = "all => all.map(one => [one.getAttribute('aria-label'), one.textContent])"
-    assert all(name == text for name, text in page.eval_on_selector_all("g.node", names))
-    page.hover("g.node[aria-label^='2.0'] rect")
-    assert page.inner_text("#name").lower() == "2.0, induction"
-    assert "restores alone" in page.inner_text("#known")
-    assert page.locator("#map canvas").count() == 1
-    page.locator(".hit[aria-label='1.4 \u2192 2.0.k']").focus()
-    assert page.inner_text("#name").lower() == "1.4 \u2192 2.0.k"
-    assert "restored" in page.inner_text("#known")
-    page.keyboard.press("Escape")
-    assert "first pair" in page.inner_text("#name").lower()
-    assert faults == []
-    page.close()
-
-
-def test_its_file_has_numbers(found: Patch, tmp_path: Path, browser: Any) -> None:
-    with opened(browser) as page:
-        page.documents.add((tmp_path / "c.html").as_uri())
-        page.page.goto(found.save(tmp_path / "c.html").as_uri())
-        names, lines = page.table()
+def test_the_page_tells_of_what_is_pointed_at_and_its_file_has_numbers(
+    found: Patch, tmp_path: Path, browser: Any
+) -> None:
+    with opened(browser, viewport={"width": 1100, "height": 800}) as tab:
+        page = tab.visit(found.save(tmp_path / "c.html")).page
+        assert page.locator("g.node").count() == 8
+        names = "all => all.map(one => [one.getAttribute('aria-label'), one.textContent])"
+        assert all(name == text for name, text in page.eval_on_selector_all("g.node", names))
+        page.hover("g.node[aria-label^='2.0'] rect")
+        assert page.inner_text("#name").lower() == "2.0, induction"
+        assert "restores alone" in page.inner_text("#known")
+        assert page.locator("#map canvas").count() == 1
+        page.locator(".hit[aria-label='1.4 \u2192 2.0.k']").focus()
+        assert page.inner_text("#name").lower() == "1.4 \u2192 2.0.k"
+        assert "restored" in page.inner_text("#known")
+        page.keyboard.press("Escape")
+        assert "first pair" in page.inner_text("#name").lower()
+        names, lines = tab.table()
     assert names[4:7] == ["restored", "restored_low", "restored_high"]
     assert names[7:] == ["removed", "removed_low", "removed_high", "in_resamples"]
     arrows = graph(found).arrows

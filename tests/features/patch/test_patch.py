@@ -15,16 +15,16 @@ import attnviz as av
 from attnviz.captures.trials import mask_id, predicted
 from attnviz.cli import main
 from attnviz.core.prompt import Inputs
-from attnviz.core.result import Result
 from attnviz.errors import InputError, UsageError
 from attnviz.features.patch import figure as drawing
 from attnviz.features.patch import words
 from attnviz.features.patch.function import patch
 from attnviz.features.patch.pairs import TASKS, Pair, TaskWords, prepare, task_pairs
-from attnviz.features.patch.result import Patch, PatchShare
+from attnviz.features.patch.result import PatchShare
 from attnviz.features.patch.shares import shares
 from attnviz.models import pretrained
 from attnviz.models.demo import DEMOS
+from tests.features.patch.loop import PlainLoop, token
 from tests.models.tiny import GAIN, inputs_of
 
 transformers = pytest.importorskip("transformers")
@@ -33,55 +33,6 @@ transformers = pytest.importorskip("transformers")
 @pytest.fixture(scope="module")
 def pairs(gpt2: Any) -> list[Pair]:
     return task_pairs(gpt2, "induction", 6, 1)[0]
-
-
-def token(pair: Pair, name: str) -> int:
-    found = getattr(pair, name)
-    assert isinstance(found, int)
-    return found
-
-
-class PlainLoop:
-    """The loop that people write: a hook a head, one pair at a time, in float64."""
-
-    def __init__(self, model: Any, modules: list[Any], heads: int, mask: int | None = None) -> None:
-        self.model, self.modules, self.heads = model.double().eval(), modules, heads
-        self.mask = mask
-
-    def difference(self, pair: Pair, ids: Any) -> float:
-        with torch.no_grad():
-            at = -1 if self.mask is None else list(ids).index(self.mask)
-            logits = self.model(torch.tensor([ids])).logits[0, at]
-        return float(logits[token(pair, "answer")] - logits[token(pair, "against")])
-
-    def patched(self, pair: Pair, base: Any, donor: Any, layer: int, head: int) -> float:
-        kept: list[Tensor] = []
-        module = self.modules[layer]
-        hook = module.register_forward_pre_hook(lambda _, args: kept.append(args[0].clone()))
-        self.difference(pair, donor)
-        hook.remove()
-        width = kept[0].shape[-1] // self.heads
-
-        def swap(_: Any, args: tuple[Tensor]) -> tuple[Tensor]:
-            changed = args[0].clone()
-            changed[..., head * width : (head + 1) * width] = kept[0][
-                ..., head * width : (head + 1) * width
-            ]
-            return (changed,)
-
-        hook = module.register_forward_pre_hook(swap)
-        found = self.difference(pair, base)
-        hook.remove()
-        return found
-
-    def shares(self, pairs: list[Pair], layer: int, head: int) -> tuple[float, float]:
-        restored = removed = gap = 0.0
-        for pair in pairs:
-            clean, corrupted = (self.difference(pair, ids) for ids in (pair.clean, pair.corrupted))
-            gap += clean - corrupted
-            restored += self.patched(pair, pair.corrupted, pair.clean, layer, head) - corrupted
-            removed += clean - self.patched(pair, pair.clean, pair.corrupted, layer, head)
-        return restored / gap, removed / gap
 
 
 def test_heads_are_those_of_the_plain_loop(gpt2: Any, pairs: list[Pair]) -> None:
@@ -353,11 +304,8 @@ def test_an_interrupted_run_keeps_what_is_done(gpt2: Any, pairs: list[Pair], mon
     assert found.pairs == 4
 
 
-def test_a_result_is_read_back_and_says_itself(gpt2: Any, pairs: list[Pair], tmp_path) -> None:
+def test_a_result_says_itself(pairs: list[Pair]) -> None:
     found = av.patch(pairs, model="demo-gpt2")
-    assert isinstance(found, Patch)
-    assert isinstance(found, Result)
-    assert av.read(found.save(tmp_path / "p.json")) == found
     said = found.finding("p.json")
     assert said is not None
     assert said.measures[0].values["2.0"][0] == pytest.approx(found.effects[12].first.share)
@@ -376,26 +324,11 @@ def test_a_corrupted_prompt_that_has_the_answer_too_is_told_of(gpt2: Any) -> Non
     assert "On 1 pair, the outputs of 2.0+2.1 of the clean run alone restore " in str(found)
 
 
-MISTAKES = {
+MISTAKES = {  # more are in tests/cli/messages.txt
     "no pairs": ([], "give pairs, or --task induction"),
     "both": (["pairs.jsonl", "--task", "ioi"], "give pairs, or --task induction"),
-    "no task": (["--task", "sums"], "unknown task 'sums'; choose one of induction, induction-swap"),
     "one text": (["The man smiled because"], "a clean text needs a corrupted one, and --answer"),
-    "no answer": (["A man", "A woman"], "two texts need the expected next token of the first: "),
-    "same": (["A man", "A man", "--answer", "he"], "pair 1: clean and corrupted are the same"),
-    "one token": (
-        ["A man", "A woman", "--answer", "he", "--against", " he"],
-        "pair 1: answer and against are the same token 'he'",
-    ),
-    "lengths": (
-        ["A man", "A woman was", "--answer", "he"],
-        "cannot be aligned by position; give --align word, or clean_span and corrupted_span",
-    ),
     "tokens": (["A man", "A woman", "--answer", "incomprehensible"], "and only one token can be"),
-    "position": (
-        ["A man", "A woman", "--answer", "he", "--against", "she", "--position", "9"],
-        "pair 1: there is no position 9",
-    ),
     "heads": (["--task", "induction", "--select", "9.9"], "no head 9.9"),
     "whole": (
         ["--task", "induction", "--component", "mlp", "--select", "2.0"],

@@ -28,6 +28,7 @@ from attnviz.features.patch.runs import PatchBench, RunPair, both, metric_of
 from attnviz.features.patch.sweep import key_heads, sweep
 from attnviz.models import pretrained
 from attnviz.models.demo import DEMOS
+from tests.features.patch.loop import PlainLoop
 from tests.models.tiny import GAIN
 
 transformers = pytest.importorskip("transformers")
@@ -179,31 +180,17 @@ def test_with_free_mlps_nothing_but_the_head_differs(runs: tuple[PatchBench, Run
     """Straight to the logits with free MLPs: the run with every head held but one."""
     bench, batch = runs
     (found,) = paths.sweep(bench, batch, [Path(head("2.0"), (), "logits")], "denoise", mlps="free")
-    model = transformers.GPT2LMHeadModel.from_pretrained(DEMOS["demo-gpt2"]).double().eval()
+    model = transformers.GPT2LMHeadModel.from_pretrained(DEMOS["demo-gpt2"])
+    loop = PlainLoop(model, [block.attn.c_proj for block in model.transformer.h], HEADS)
+    narrow = model.config.n_embd // HEADS
     for place, ready in enumerate(batch.pairs):
-        inside: dict[str, list[Tensor]] = {"clean": [], "corrupted": []}
-        for name, kept in inside.items():
-            hooks = [
-                block.attn.c_proj.register_forward_pre_hook(
-                    lambda _, args, kept=kept: kept.append(args[0].clone())
-                )
-                for block in model.transformer.h
-            ]
-            with torch.no_grad():
-                model(torch.tensor([getattr(ready.pair, name)]))
-            for hook in hooks:
-                hook.remove()
-        narrow = model.config.n_embd // HEADS
-        inside["corrupted"][2][..., :narrow] = inside["clean"][2][..., :narrow]
-        hooks = [
-            block.attn.c_proj.register_forward_pre_hook(lambda _, args, z=z: (z,))
-            for block, z in zip(model.transformer.h, inside["corrupted"], strict=True)
-        ]
-        with torch.no_grad():
-            logits = model(torch.tensor([ready.pair.corrupted])).logits[0, -1]
-        for hook in hooks:
-            hook.remove()
-        expected = float(logits[ready.answer] - logits[ready.against or 0])
+        clean, held = (
+            loop.kept(ready.pair, getattr(ready.pair, n)) for n in ("clean", "corrupted")
+        )
+        held[2][..., :narrow] = clean[2][..., :narrow]
+        expected = loop.difference(
+            ready.pair, ready.pair.corrupted, lambda layer, _, held=held: (held[layer],)
+        )
         assert float(found[place]) == pytest.approx(expected, abs=1e-4)
 
 

@@ -18,12 +18,20 @@ import attnviz as av
 from attnviz.corpus.executors import Inline, WorkerFailure
 from attnviz.errors import AttnvizError, InputError, UsageError
 from attnviz.features.profile import run, saved, tasks
+from attnviz.features.profile.result import Profile
 from attnviz.features.profile.state import State
 from tests import forking
+from tests.checkpoints import write
 from tests.features.profile.corpus import grouped, lines, sentences
 
 pytestmark = pytest.mark.usefixtures("remembering")
-MODEL = "demo-gpt2"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A GPT-2 of six heads."""
+    folder = tmp_path_factory.mktemp("model")
+    return str(write(folder, "gpt2", "GPT2LMHeadModel", n_positions=256))
 
 
 def content(path: Path) -> dict[str, Any]:
@@ -64,19 +72,19 @@ def corpus(folder: Path) -> list[Path]:
 
 
 @pytest.fixture(scope="module")
-def alone(corpus, tmp_path_factory) -> Path:
+def alone(corpus, model, tmp_path_factory) -> Path:
     """The profile of one process."""
     out = tmp_path_factory.mktemp("alone") / "one.profile"
-    av.profile(corpus, model=MODEL, jobs=1, interval="simultaneous", state=out)
+    av.profile(corpus, model=model, jobs=1, interval="simultaneous", state=out)
     return out
 
 
 @pytest.mark.slow
-def test_parts_merge_to_the_same_bits(corpus, alone, tmp_path) -> None:
+def test_parts_merge_to_the_same_bits(corpus, alone, model, tmp_path) -> None:
     parts = []
     for number, path in enumerate(corpus):
         parts.append(tmp_path / f"{number}.profile")
-        av.profile(path, model=MODEL, jobs=1, interval="simultaneous", state=parts[-1])
+        av.profile(path, model=model, jobs=1, interval="simultaneous", state=parts[-1])
     out = tmp_path / "all.profile"
     merged = av.merge_profiles(parts, state=out)
     assert content(out) == content(alone)
@@ -88,7 +96,7 @@ def test_parts_merge_to_the_same_bits(corpus, alone, tmp_path) -> None:
     with pytest.raises(UsageError, match=r"other\.profile does not belong.*: its model"):
         av.merge_profiles([parts[0], other])
     plain = tmp_path / "plain.profile"
-    av.profile(corpus[1], model=MODEL, jobs=1, state=plain)
+    av.profile(corpus[1], model=model, jobs=1, state=plain)
     with pytest.raises(UsageError, match="its simultaneous is False, theirs True"):
         av.merge_profiles([parts[0], plain])
 
@@ -103,9 +111,9 @@ def stopping(after: int, done: run.Progress) -> None:
 
 
 @pytest.mark.parametrize("after", [14, pytest.param(1, marks=pytest.mark.slow)])
-def test_a_run_goes_on_where_it_was_stopped(corpus, alone, tmp_path, after: int) -> None:
+def test_a_run_goes_on_where_it_was_stopped(corpus, alone, model, tmp_path, after: int) -> None:
     out = tmp_path / "again.profile"
-    again = partial(av.profile, corpus, model=MODEL, jobs=1, interval="simultaneous", state=out)
+    again = partial(av.profile, corpus, model=model, jobs=1, interval="simultaneous", state=out)
     with pytest.raises(Stop):
         again(progress=partial(stopping, after))
     assert "not finished" in " ".join(av.read(out).notes)
@@ -116,14 +124,16 @@ def test_a_run_goes_on_where_it_was_stopped(corpus, alone, tmp_path, after: int)
     assert min(counted) > after - 8
     assert content(out) == content(alone)
     assert again(progress=lambda done: pytest.fail("nothing is left to do")).texts == found.texts
+    assert found.bad
+    assert Profile.from_json(found.to_json()) == found
 
 
-def test_groups_over_several_tasks_and_parts(tmp_path) -> None:
+def test_groups_over_several_tasks_and_parts(model, tmp_path) -> None:
     """Groups of five over tasks of eight: some begin in one task and end in the next."""
     first = grouped(tmp_path / "a.jsonl", sentences(10), 5)
     second = grouped(tmp_path / "b.jsonl", sentences(10, 2), 5)
     outs = [tmp_path / f"{n}.profile" for n in range(4)]
-    again = partial(av.profile, model=MODEL, jobs=1, group="doc", interval="simultaneous")
+    again = partial(av.profile, model=model, jobs=1, group="doc", interval="simultaneous")
     whole = again([first, second], state=outs[0])
     again(first, state=outs[1])
     again(second, state=outs[2])
@@ -140,24 +150,22 @@ def test_groups_over_several_tasks_and_parts(tmp_path) -> None:
         again(mixed)
 
 
-def test_a_state_of_other_texts_or_settings_is_not_gone_on_with(tmp_path) -> None:
+def test_a_state_of_other_texts_or_settings_is_not_gone_on_with(model, tmp_path) -> None:
     path, out = lines(tmp_path / "t.txt", sentences(10)), tmp_path / "t.profile"
     again = partial(av.profile, path, jobs=1, state=out)
-    again(model=MODEL)
+    again(model=model)
     for change, says in (
         ({"model": "demo-bert"}, "t.profile has model"),
-        ({"model": MODEL, "special_tokens": False}, "has special_tokens True, not False"),
-        ({"model": MODEL, "seed": 3}, "has seed 0, not 3"),
-        ({"model": MODEL, "interval": "simultaneous"}, "has simultaneous False, not True"),
+        ({"model": model, "special_tokens": False}, "has special_tokens True, not False"),
+        ({"model": model, "seed": 3}, "has seed 0, not 3"),
+        ({"model": model, "interval": "simultaneous"}, "has simultaneous False, not True"),
     ):
         with pytest.raises(UsageError, match=says):
             again(**change)
-    lines(path, sentences(11))
-    with pytest.raises(InputError, match="made from other texts"):
-        again(model=MODEL)
-    lines(path, sentences(8))
-    with pytest.raises(InputError, match="made from other texts"):
-        again(model=MODEL)
+    for count in (11, 8):
+        lines(path, sentences(count))
+        with pytest.raises(InputError, match="made from other texts"):
+            again(model=model)
 
 
 @pytest.mark.parametrize(
@@ -196,23 +204,23 @@ class Deadly:
             )
 
 
-def test_a_task_that_kills_is_reported_as_bad(corpus, monkeypatch) -> None:
+def test_a_task_that_kills_is_reported_as_bad(corpus, model, monkeypatch) -> None:
     inline = run.executor
     monkeypatch.setattr(
         run,
         "executor",
         lambda *args, **more: Deadly(inline(*args, **more), 1),  # type: ignore[arg-type]
     )
-    found = av.profile(corpus[0], model=MODEL, jobs=1)
+    found = av.profile(corpus[0], model=model, jobs=1)
     assert found.texts == 8
     assert found.bad_count == 7  # six texts and a line that is none
     assert found.bad[0] == (f"{Path(corpus[0]).name}:9", "2 processes crashed on it")
 
 
-def test_strict_stops_at_the_first_bad_text(corpus, tmp_path) -> None:
+def test_strict_stops_at_the_first_bad_text(corpus, model, tmp_path) -> None:
     out = tmp_path / "strict.profile"
     with pytest.raises(AttnvizError, match=r"a\.txt:15: not UTF-8"):
-        av.profile(corpus, model=MODEL, jobs=1, strict=True, state=out)
+        av.profile(corpus, model=model, jobs=1, strict=True, state=out)
     assert av.read(out).texts == 8  # what was done before is kept
 
 
@@ -224,10 +232,10 @@ run()
 """
 
 
-def test_sigterm_leaves_a_state_to_go_on_from(tmp_path) -> None:
+def test_sigterm_leaves_a_state_to_go_on_from(model, tmp_path) -> None:
     path = lines(tmp_path / "t.txt", sentences(1500))
     out = tmp_path / "t.profile"
-    options = ["profile", str(path), "--jobs", "2", "--state", str(out), "--model", MODEL]
+    options = ["profile", str(path), "--jobs", "2", "--state", str(out), "--model", model]
     process = forking.Popen(
         [sys.executable, "-c", SAVING_ALWAYS, *options],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -245,8 +253,8 @@ def test_sigterm_leaves_a_state_to_go_on_from(tmp_path) -> None:
     assert 0 < state.tally.texts <= 1500  # all, if the last was just done
 
 
-def test_sample_and_limit_take_texts_in_order(corpus) -> None:
-    assert av.profile(corpus, model=MODEL, limit=3).texts == 3
-    some, other = (av.profile(corpus, model=MODEL, sample=5, seed=seed) for seed in (1, 2))
+def test_sample_and_limit_take_texts_in_order(corpus, model) -> None:
+    assert av.profile(corpus, model=model, limit=3).texts == 3
+    some, other = (av.profile(corpus, model=model, sample=5, seed=seed) for seed in (1, 2))
     assert some.texts == other.texts == 5
     assert some.to_json() != other.to_json()

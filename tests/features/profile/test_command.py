@@ -27,10 +27,18 @@ def corpus(tmp_path_factory) -> str:
     return str(lines(tmp_path_factory.mktemp("texts") / "texts.txt", sentences(12)))
 
 
+@pytest.fixture(scope="module")
+def kept(corpus, folder: Path) -> Path:
+    """The state of a profile that several tests look at."""
+    av.profile(corpus, state=folder / "t.profile")
+    return folder / "t.profile"
+
+
 @cache
-def built(corpus: str, model: str) -> Figure:
+def built(corpus: str, kept: Path, model: str) -> Figure:
     """The picture of a profile, not yet drawn."""
-    return figure_profile.build(av.profile(corpus, model=model))
+    profile = av.read(kept) if model == "demo-gpt2" else av.profile(corpus, model=model)
+    return figure_profile.build(profile)
 
 
 def test_grid_table_and_closing_line(corpus, capsys) -> None:
@@ -53,6 +61,7 @@ def test_what_stays_when_texts_are_drawn_anew(corpus, tmp_path, capsys) -> None:
     assert re.search(r"1\.4 +previous 20 ", out)
     document = json.loads(printed.read_text("utf-8"))
     jsonschema_rs.validate(SCHEMA, document)
+    assert {**av.read(printed).to_dict(), "made": document["made"]} == document
     assert document["resamples"] == 20
     for head in document["heads"]:
         assert sum(times for _, times in head["stability"]["nearest"]) == 20
@@ -78,16 +87,12 @@ def test_copies_of_a_line_are_one_text(tmp_path, capsys) -> None:
 
 
 def test_a_narrow_console_gets_fewer_columns_and_no_number_is_cut(
-    corpus, tmp_path, capsys, monkeypatch
+    kept: Path, capsys, monkeypatch
 ) -> None:
-    kept = str(tmp_path / "t.profile")
-    assert main(["profile", corpus, "-q", "--state", kept]) == 0
-    capsys.readouterr()
-
     def table(width: int) -> list[list[str]]:
         """The titles and the rows, cell by cell."""
         monkeypatch.setenv("COLUMNS", str(width))
-        assert main(["show", kept, "-q", "--role", "previous"]) == 0
+        assert main(["show", str(kept), "-q", "--role", "previous"]) == 0
         lines = capsys.readouterr().out.splitlines()
         start = next(n for n, line in enumerate(lines) if line.startswith("head "))
         title, rule, *rows = lines[start : lines.index("", start)]
@@ -116,6 +121,8 @@ def test_json_follows_its_schema_and_csv_has_a_line_a_score(tmp_path, capsys) ->
     assert main(["profile", str(path), *interval, "--state", str(state), "--json", "-q"]) == 0
     document = json.loads(capsys.readouterr().out)
     jsonschema_rs.validate(SCHEMA, document)
+    assert Profile.from_dict(document) == av.read(state)
+    assert document["matching"]
     assert (document["grouped"], document["clusters"], document["copies"]) == (True, 20, 0)
     assert document["simultaneous"] is True
     assert document["width"] > 1.96  # one interval by itself
@@ -132,8 +139,8 @@ def test_json_follows_its_schema_and_csv_has_a_line_a_score(tmp_path, capsys) ->
 
 
 @pytest.mark.parametrize("model", ["demo-gpt2", pytest.param("demo-bert", marks=pytest.mark.slow)])
-def test_labels_overlap_nothing(corpus, model: str) -> None:
-    drawn = built(corpus, model)
+def test_labels_overlap_nothing(corpus, kept: Path, model: str) -> None:
+    drawn = built(corpus, kept, model)
     renderer = FigureCanvasAgg(drawn).get_renderer()
     drawn.draw_without_rendering()
     plane = next(axes for axes in drawn.axes if axes.get_title("left").startswith("similar"))
@@ -149,8 +156,10 @@ def test_labels_overlap_nothing(corpus, model: str) -> None:
 
 
 @pytest.mark.parametrize(("model", "ahead"), [("demo-gpt2", 0), ("demo-bert", 8)])
-def test_distances_are_drawn_where_weight_can_be(corpus, model: str, ahead: int) -> None:
-    figure = built(corpus, model)
+def test_distances_are_drawn_where_weight_can_be(
+    corpus, kept: Path, model: str, ahead: int
+) -> None:
+    figure = built(corpus, kept, model)
     (axes,) = (one for one in figure.axes if one.get_title(loc="left") == "weight by distance")
     drawn = [float(x) for line in axes.lines for x in line.get_xdata()]
     assert min(drawn) < -8
@@ -174,8 +183,8 @@ def test_bad_lines_are_named_and_counted(tmp_path, capsys) -> None:
     assert "t.jsonl:2" in capsys.readouterr().err
 
 
-def test_texts_in_memory_are_profiled_as_those_of_a_file(corpus) -> None:
-    read, held = av.profile(corpus), av.profile(texts=sentences(12))
+def test_texts_in_memory_are_profiled_as_those_of_a_file(corpus, kept: Path) -> None:
+    read, held = av.read(kept), av.profile(texts=sentences(12))
     assert (held.texts, held.tokens, held.files) == (12, read.tokens, ("texts in memory",))
     for one, other in zip(read.heads, held.heads, strict=True):
         assert [role.name for role in one.scores.roles] == [r.name for r in other.scores.roles]
@@ -192,24 +201,22 @@ def test_texts_in_memory_are_profiled_as_those_of_a_file(corpus) -> None:
         av.profile(texts=[" "])
 
 
-def test_show_takes_the_json_of_a_profile_as_its_state(corpus, tmp_path, capsys) -> None:
-    state, printed = tmp_path / "t.profile", tmp_path / "t.json"
-    assert main(["profile", corpus, "-q", "--state", str(state), "--json"]) == 0
-    printed.write_text(capsys.readouterr().out)
+def test_show_takes_the_json_of_a_profile_as_its_state(kept: Path, tmp_path, capsys) -> None:
+    printed = av.read(kept).save(tmp_path / "t.json")
     told = []
-    for kept in (state, printed):
-        assert main(["show", str(kept), "--top", "all"]) == 0
+    for one in (kept, printed):
+        assert main(["show", str(one), "--top", "all"]) == 0
         told.append(capsys.readouterr())
     assert told[0] == told[1]
     assert "12 texts" in told[0].out
-    assert av.read(printed) == av.read(state)
+    assert av.read(printed) == av.read(kept)
     other = tmp_path / "heads.json"
     av.heads("The cat sat.").save(other)
     assert main(["show", str(other)]) == 0
     assert capsys.readouterr().out.startswith("layer ↓")
     named = tmp_path / "state.json"  # a state may have any name
-    named.write_bytes(state.read_bytes())
-    assert av.read(named) == av.read(state)
+    named.write_bytes(kept.read_bytes())
+    assert av.read(named) == av.read(kept)
 
 
 def test_a_row_has_the_figures_of_the_score_that_gave_the_role(tmp_path, capsys) -> None:

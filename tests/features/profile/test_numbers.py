@@ -6,6 +6,7 @@ import json
 import math
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import jsonschema_rs
 import numpy as np
@@ -123,6 +124,14 @@ def check(found: Estimate, a: np.ndarray, chance: np.ndarray, b: np.ndarray, uni
     half = T95[groups - 1] * error
     assert found.low == pytest.approx(max(0, p - half), rel=1e-4, abs=1e-5)
     assert found.high == pytest.approx(min(most, p + half), rel=1e-4, abs=1e-5)
+
+
+def comes_back(profile: Profile) -> dict[str, Any]:
+    """Its document, which follows the schema and gives the same value again."""
+    document: dict[str, Any] = json.loads(profile.to_json())
+    jsonschema_rs.validate(Profile.json_schema(), document)
+    assert Profile.from_dict(document) == Profile.from_json(profile.to_json()) == profile
+    return document
 
 
 def test_estimates_are_those_of_the_formulas(both) -> None:
@@ -283,6 +292,9 @@ def test_long_texts_run_in_windows(tmp_path: Path) -> None:
     profile = av.profile(path, model=source, whole=True)
     assert profile.texts == profile.clusters == 1
     assert profile.windows >= 3
+    assert profile.sink_rate is not None
+    assert profile.sink_rate.half is None
+    comes_back(profile)
     assert source.max_tokens is not None
     overlapping = av.profile(path, model=source, whole=True, stride=source.max_tokens // 2)
     assert overlapping.windows >= 1.6 * profile.windows
@@ -369,8 +381,7 @@ def test_processes_and_files_give_the_same_bits(corpus: Path, tmp_path: Path) ->
     state = tmp_path / "a.profile"
     settings = {"model": "demo-bert", "quantity": "norm-residual-ln"}
     alone = av.profile(corpus, state=state, **settings)
-    document = json.loads(alone.to_json())
-    jsonschema_rs.validate(Profile.json_schema(), document)
+    document = comes_back(alone)
     assert document["quantity"] == "norm-residual-ln"
     assert document["heads"][0]["scores"]["head"] == "0.*"
     assert av.profile(corpus, jobs=2, **settings).to_json() == alone.to_json()

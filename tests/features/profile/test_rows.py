@@ -32,7 +32,9 @@ from attnviz.features.profile.result import Profile
 from attnviz.features.profile.sampled import described, rules, sample
 from attnviz.features.profile.sampled.sample import ROWS, RowSample, hashes
 from attnviz.features.profile.words import ONLY_POSITION, headline
+from attnviz.models.demo import DEMOS
 from attnviz.scoring.axes import is_punctuation
+from tests.checkpoints import write
 from tests.features.profile.corpus import lines, sentences
 from tests.features.profile.test_bits import content
 
@@ -244,13 +246,18 @@ def test_planes_are_those_of_a_singular_value_decomposition(both) -> None:
             assert np.allclose(abs(np.array(plane.points)), abs(at), atol=1e-3 * abs(at).max())
 
 
+def exact() -> GPT2LMHeadModel:
+    """transformers' demo-gpt2."""
+    how = {"attn_implementation": "eager", "dtype": torch.float64}
+    return GPT2LMHeadModel.from_pretrained(DEMOS["demo-gpt2"], **how).eval().requires_grad_(False)
+
+
 def test_queries_keys_and_outputs_are_the_models_own() -> None:
     """Against transformers in float64: z, q, k and v of one row, and what it adds to the logits."""
     source = av.load("demo-gpt2")
     profile = av.profile(texts=TEXTS[5:9], model=source, select="2.0")
     one, texts = profile.distribution.heads[0], profile.distribution.texts
-    folder = Path(av.__file__).parent / "models" / "demo" / "demo-gpt2"
-    model = GPT2LMHeadModel.from_pretrained(folder, attn_implementation="eager").double().eval()
+    model = exact()
     heads, width = model.config.n_head, model.config.n_embd
     d = width // heads
     block = model.transformer.h[2]
@@ -262,8 +269,7 @@ def test_queries_keys_and_outputs_are_the_models_own() -> None:
     seen: dict[str, torch.Tensor] = {}
     block.attn.c_proj.register_forward_pre_hook(lambda _, inputs: seen.update(z=inputs[0]))
     model.transformer.ln_f.register_forward_pre_hook(lambda _, inputs: seen.update(x=inputs[0]))
-    with torch.no_grad():
-        model(ids)
+    model(ids)
     z = seen["z"][0, row.row, :d]
     part = z @ block.attn.c_proj.weight[:d]
     assert row.written == pytest.approx(part.norm().item(), rel=1e-4)
@@ -283,8 +289,7 @@ def test_effects_are_derivatives_of_the_loss() -> None:
     text = "the cat sat on a mat and the cat sat on a mat"
     profile = av.profile(texts=[text], model=source, select="3.0")
     one = profile.distribution.heads[0]
-    folder = Path(av.__file__).parent / "models" / "demo" / "demo-gpt2"
-    model = GPT2LMHeadModel.from_pretrained(folder, attn_implementation="eager").double().eval()
+    model = exact()
     d = model.config.n_embd // model.config.n_head
     ids = torch.tensor([source.prepare(av.Prompt(text)).sides["decoder"].queries.ids])
     place, shrunk = 0, 0.0
@@ -295,8 +300,7 @@ def test_effects_are_derivatives_of_the_loss() -> None:
         return (z,)
 
     def loss() -> float:
-        with torch.no_grad():
-            logits = model(ids).logits[0, :-1]
+        logits = model(ids).logits[0, :-1]
         return float(torch.nn.functional.cross_entropy(logits, ids[0, 1:], reduction="sum"))
 
     model.transformer.h[3].attn.c_proj.register_forward_pre_hook(scale)
@@ -602,9 +606,12 @@ def test_a_sample_is_fair() -> None:
 
 
 @pytest.mark.usefixtures("short_tasks")
-def test_parts_merge_to_the_same_bits_and_selecting_changes_nothing_else(tmp_path) -> None:
+def test_parts_and_resumed_runs_give_the_same_bits_and_selecting_changes_nothing_else(
+    tmp_path,
+) -> None:
     files = [lines(tmp_path / "a.txt", sentences(5)), lines(tmp_path / "b.txt", sentences(4, 1))]
-    asked = {"model": "demo-gpt2", "jobs": 1, "select": "3.0, 1.4"}
+    model = str(write(tmp_path / "model", "gpt2", "GPT2LMHeadModel", n_positions=256))
+    asked = {"model": model, "jobs": 1, "select": "1.0, 0.2"}
     whole = av.profile(files, state=tmp_path / "one.profile", **asked)
     parts = [tmp_path / f"{path.stem}.profile" for path in files]
     for path, part in zip(files, parts, strict=True):
@@ -613,26 +620,19 @@ def test_parts_merge_to_the_same_bits_and_selecting_changes_nothing_else(tmp_pat
     assert row_content(tmp_path / "merged.profile") == row_content(tmp_path / "one.profile")
     assert merged.to_json() == av.read(tmp_path / "one.profile").to_json()
     assert Profile.from_json(whole.to_json()) == whole
-    plain = av.profile(files, model="demo-gpt2", jobs=1)
+    plain = av.profile(files, model=model, jobs=1)
     assert replace(whole, distribution=None) == plain
-
-
-@pytest.mark.usefixtures("short_tasks")
-def test_resumed_is_the_same_to_the_bit(tmp_path) -> None:
-    path = lines(tmp_path / "a.txt", sentences(5))
-    asked = {"model": "demo-gpt2", "jobs": 1, "select": "3.0"}
-    av.profile(path, state=tmp_path / "one.profile", **asked)
 
     def stop(progress: run.Progress) -> None:
         raise AttnvizError("stopped")
 
     with pytest.raises(AttnvizError, match="stopped"):
-        av.profile(path, state=tmp_path / "two.profile", progress=stop, **asked)
+        av.profile(files[0], state=tmp_path / "two.profile", progress=stop, **asked)
     assert saved.read(tmp_path / "two.profile").runs[0].tasks == 1
-    av.profile(path, state=tmp_path / "two.profile", **asked)
-    assert row_content(tmp_path / "two.profile") == row_content(tmp_path / "one.profile")
+    av.profile(files[0], state=tmp_path / "two.profile", **asked)
+    assert row_content(tmp_path / "two.profile") == row_content(parts[0])
     with pytest.raises(UsageError, match="select"):
-        av.profile(path, state=tmp_path / "two.profile", **{**asked, "select": "3.1"})
+        av.profile(files[0], state=tmp_path / "two.profile", **{**asked, "select": "1.1"})
 
 
 @pytest.mark.slow

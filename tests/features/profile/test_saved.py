@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 import tracemalloc
@@ -11,17 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jsonschema_rs
 import numpy as np
 import pytest
 
 import attnviz as av
 from attnviz.errors import InputError
-from attnviz.features import results
-from attnviz.features.profile.result import Profile
-from tests.features.profile.corpus import grouped, lines, sentences
 
-pytestmark = pytest.mark.usefixtures("remembering")
 Arrays = dict[str, np.ndarray]
 TEXTS = "the cat sat on the mat\na dog ran\nwe like cats and dogs a lot\n" * 3
 
@@ -91,46 +84,3 @@ def test_damage_is_found_when_it_is_read(saved: Path, tmp_path: Path, how: str) 
     assert tracemalloc.get_traced_memory()[1] < 64 << 20
     tracemalloc.stop()
     assert "\n" not in str(caught.value)
-
-
-@pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Profile]:
-    folder = tmp_path_factory.mktemp("real")
-    few = lines(folder / "few.txt", sentences(3))
-    groups = grouped(folder / "groups.jsonl", sentences(40), 2)
-    long = lines(folder / "long.txt", [" ".join(sentences(24))])
-    with open(few, "ab") as file:
-        file.write(b"caf\xe9 is not UTF-8\n")
-    return {
-        "few": av.profile(few, model="demo-bert", quantity="norm-residual-ln"),
-        "groups": av.profile(groups, group="doc", interval="simultaneous", stability=True),
-        "long": av.profile(long, whole=True),
-    }
-
-
-@pytest.mark.parametrize("name", ["few", "groups", "long"])
-def test_json_gives_the_same_value_again_and_follows_its_schema(
-    real: dict[str, Profile], tmp_path: Path, name: str
-) -> None:
-    found = real[name]
-    assert Profile.from_dict(found.to_dict()) == found
-    assert Profile.from_json(found.to_json()) == found
-    assert results.read(found.save(tmp_path / "p.json")) == found
-    jsonschema_rs.validate(Profile.json_schema(), found.to_dict())
-    rows = list(csv.DictReader(io.StringIO(found.save(tmp_path / "p.csv").read_text())))
-    assert len(rows) == sum(len(head.estimates) for head in found.heads)
-    assert str(results.read(tmp_path / "p.json")) == str(found)
-
-
-def test_they_are_as_different_as_they_can_be(real: dict[str, Profile]) -> None:
-    """Or what comes back equal would say little."""
-    few, groups, long = real["few"], real["groups"], real["long"]
-    assert few.bad
-    assert few.layout.whole
-    assert groups.grouped
-    assert groups.width
-    assert all(head.stability for head in groups.heads)
-    assert any(head.scores.roles for head in groups.heads)
-    assert groups.matching
-    assert long.sink_rate
-    assert long.sink_rate.half is None

@@ -56,24 +56,33 @@ def layer(
 
 
 @pytest.mark.parametrize(
-    ("spec", "weights", "biases"),
+    ("spec", "weights", "biases", "cached"),
     [
-        (layer(512, 8), 1_048_576, 2_048),
-        (layer(768, 12), 2_359_296, 3_072),
-        (layer(512, 8, bias=False), 1_048_576, 0),
+        (layer(512, 8), 1_048_576, 2_048, 2 * 8 * 64),
+        (layer(768, 12), 2_359_296, 3_072, 2 * 12 * 64),
+        (layer(512, 8, bias=False), 1_048_576, 0, 2 * 8 * 64),
         # D² + 2·D·G·d + D²
-        (layer(512, 8, kind="gqa", kv_heads=2), 2 * 512**2 + 2 * 512 * 128, 2 * 512 + 2 * 128),
-        (layer(512, 8, kind="mqa"), 2 * 512**2 + 2 * 512 * 64, 2 * 512 + 2 * 64),
+        (
+            layer(512, 8, kind="gqa", kv_heads=2),
+            2 * 512**2 + 2 * 512 * 128,
+            2 * 512 + 2 * 128,
+            2 * 2 * 64,
+        ),
+        (layer(512, 8, kind="mqa"), 2 * 512**2 + 2 * 512 * 64, 2 * 512 + 2 * 64, 2 * 64),
         # W_Q 6·(8+2) wide, latent 5, W_K and W_V 5·48, rotary key 2, W_O
         (
             layer(48, 6, kind="mla", latent=5, rope_dim=2),
             48 * 60 + 48 * 5 + 2 * 5 * 48 + 48 * 2 + 48 * 48,
             60 + 5 + 48 + 48 + 2 + 48,
+            5 + 2,
         ),
-        (layer(256, 8, kind="cross"), 4 * 256**2, 4 * 256),
+        (layer(256, 8, kind="cross"), 4 * 256**2, 4 * 256, 2 * 8 * 32),
     ],
 )
-def test_parameters_by_hand(spec: AttentionSpec, weights: int, biases: int) -> None:
+def test_parameters_and_cached_numbers_by_hand(
+    spec: AttentionSpec, weights: int, biases: int, cached: int
+) -> None:
+    assert costs.cache_elements(spec) == cached
     found = costs.parameters(spec)
     assert (found.weights, found.biases, found.total) == (weights, biases, weights + biases)
 
@@ -85,19 +94,6 @@ def test_flops_and_memory_by_hand() -> None:
     assert found.projections.value == 4 * 2 * 4 * 16 * 128 * 128
     assert found.attention.value == 2 * 2 * 4 * 8 * 16 * 16 * 16
     assert (costs.weights_elements(axes) * 4).value == 4 * 8 * 16 * 16 * 4
-
-
-@pytest.mark.parametrize(
-    ("spec", "elements"),
-    [
-        (layer(512, 8), 2 * 8 * 64),
-        (layer(512, 8, kind="gqa", kv_heads=2), 2 * 2 * 64),
-        (layer(512, 8, kind="mqa"), 2 * 64),
-        (layer(512, 8, kind="mla", latent=96, rope_dim=16), 96 + 16),
-    ],
-)
-def test_cache_elements_by_hand(spec: AttentionSpec, elements: int) -> None:
-    assert costs.cache_elements(spec) == elements
 
 
 def test_projections_and_attention_cost_the_same_at_the_crossing() -> None:

@@ -122,7 +122,7 @@ def test_junk_json(content: dict[str, Any], said: str) -> None:
         from_json(content, origin="f.json")
 
 
-def test_junk_files(tmp_path: Path) -> None:
+def test_junk_files() -> None:
     for data, said in ((b"nope", "not JSON"), (b"[1]", "object"), (b"\xff\xfe", "not JSON"),
                        (b" " * (1 << 21), "larger than 1 MiB")):  # fmt: skip
         with pytest.raises(InputError, match=said):

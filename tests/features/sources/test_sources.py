@@ -196,10 +196,8 @@ def test_the_role_is_the_heads_own(gpt2, shares: SourceShares) -> None:
     assert own.by_key == shares.by_key
 
 
-def test_files_and_forms(score: Sources, shares: SourceShares, tmp_path: Path) -> None:
+def test_every_form_has_it(score: Sources, shares: SourceShares) -> None:
     for found in (score, shares):
-        path = found.save(tmp_path / "found.json")
-        assert av.read(path) == found
         assert b"head 1.4" in found.to_bytes("svg")
         assert "1.4" in found.to_csv()
     assert len(score.to_records()) == len(score.matrix) * len(score.matrix[0])
@@ -212,12 +210,8 @@ def test_files_and_forms(score: Sources, shares: SourceShares, tmp_path: Path) -
     finding = shares.finding("sources.json")
     assert finding is not None
     assert finding.measures[0].values["1.4"][0] == pytest.approx(shares.by_key[0].share)
+    assert "comes through it" in " ".join(finding.said["1.4"])
     assert score.finding("sources.json") is None
-
-
-def test_beside_heads(gpt2, shares: SourceShares) -> None:
-    found = av.heads(WORDS, model="demo-gpt2", evidence=replace(shares, identity={}))
-    assert any("comes through it" in " ".join(f.said.get("1.4", ())) for f in found.findings)
 
 
 def test_beside_the_composition_scores_of_weights(score: Sources, shares: SourceShares) -> None:
@@ -329,9 +323,8 @@ def test_what_is_held_whole_is_what_its_matrices_give(tmp_path: Path) -> None:
     torch.testing.assert_close(plain.values, whole.values, rtol=1e-4, atol=1e-5)
 
 
-def test_heads_behind_a_layer_without_attention_are_split_with_that_whole(tmp_path: Path) -> None:
-    tiny.build("lfm2", tmp_path, 3.0, words=True)
-    source = av.load(str(tmp_path))
+def test_heads_behind_a_layer_without_attention_are_split_with_that_whole(folders: Any) -> None:
+    source = av.load(str(folders("lfm2", 3.0, words=True)))
     result = av.sources(Prompt(ids=tiny.LONG), select="1.0", model=source)
     assert result.sum == pytest.approx(result.score, rel=1e-4)
     names = [origin.name(result.layout) for origin in result.key_origins]
@@ -339,11 +332,10 @@ def test_heads_behind_a_layer_without_attention_are_split_with_that_whole(tmp_pa
 
 
 def test_heads_behind_a_layer_that_does_not_add_up_are_refused_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folders: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the layer carries from token to token was shown as what the tokens' embeddings add."""
-    tiny.build("lfm2", tmp_path, 3.0, words=True)
-    source = av.load(str(tmp_path))
+    source = av.load(str(folders("lfm2", 3.0, words=True)))
     reason = "layer 0 has no attention, and does not simply add what its modules give to its input"
     monkeypatch.setitem(vars(source), "_residual", _none(reason))
     prompt = Prompt(ids=tiny.SHORT)
@@ -357,13 +349,13 @@ def test_heads_behind_a_layer_that_does_not_add_up_are_refused_at_once(
 
 @pytest.mark.parametrize("held", [True, False])
 def test_a_page_explains_such_heads_with_their_sources_where_these_add_up(
-    held: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    held: bool, folders: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not held:
         monkeypatch.setattr(Hooked, "stream_parts", ())
-    tiny.build("lfm2", tmp_path, 3.0, words=True)
+    folder = str(folders("lfm2", 3.0, words=True))
     (ready,) = inputs.prepare(
-        Prompt(ids=tiny.SHORT), model=ModelSettings(model=str(tmp_path)),
+        Prompt(ids=tiny.SHORT), model=ModelSettings(model=folder),
         maps=KeptSettings(select="1.0", why="1.0", origins=True),
     )  # fmt: skip
     (terms,) = ready.capture().terms.values()

@@ -101,7 +101,7 @@ def test_a_capture_gives_what_its_model_gave(capture: av.Capture) -> None:
             assert a.chance == b.chance
 
 
-def test_norms_are_shares_of_their_rows(capture: av.Capture) -> None:
+def test_norms_are_shares_of_their_rows() -> None:
     norms = av.capture(av.Prompt(TEXT, spans=SPANS), quantity="norm")
     found = av.spans(av.Prompt(TEXT, spans=SPANS), rows="all", quantity="norm")
     tokens = norms.inputs.sides["decoder"].keys

@@ -41,7 +41,7 @@ def sentences(*parts: str) -> list[Sentence]:
 
 def test_a_planted_anchor_decides_the_answer() -> None:
     """One sentence holds the token that is said at the end; written anew, it does not."""
-    place, answer = 2, 5
+    place, answer = 2, 4
     ids = [n + 6 for n in range(3 * answer)] + [ANCHOR] * 3
     ids[3 * place + 1] = ANCHOR
     spans = {f"s{n}": f"tokens:{3 * n}-{3 * n + 2}" for n in range(answer + 1)}
@@ -101,11 +101,13 @@ def test_a_seed_gives_the_same_continuations(gpt2: Any, two: Thoughts) -> None:
     assert drawn(0) == two.traces[0].resampled != drawn(1)
 
 
-def test_it_goes_on_where_it_was_interrupted(gpt2: Any, tmp_path: Path, monkeypatch) -> None:
+def test_it_goes_on_where_it_was_interrupted(
+    gpt2: Any, two: Thoughts, tmp_path: Path, monkeypatch
+) -> None:
     monkeypatch.setenv("ATTNVIZ_CACHE", str(tmp_path))
     monkeypatch.setattr("attnviz.models.cache.LEAST", 0.0)
     inputs = gpt2.prepare(Prompt(TEXT))
-    split = av.thoughts(TEXT, model=gpt2, draws=0, suppress=False).traces[0].sentences
+    split = two.traces[0].sentences
     made: list[int] = []
     real = suppress._continuations
 
@@ -125,9 +127,9 @@ def test_it_goes_on_where_it_was_interrupted(gpt2: Any, tmp_path: Path, monkeypa
     assert resampled(gpt2, inputs, split, 2, generation=None, seed=(0, 0)) == whole_run
 
 
-def test_the_manner_of_the_trace_is_that_of_its_continuations(gpt2: Any) -> None:
+def test_the_manner_of_the_trace_is_that_of_its_continuations(gpt2: Any, two: Thoughts) -> None:
     inputs = gpt2.prepare(Prompt(TEXT))
-    split = av.thoughts(TEXT, model=gpt2, draws=0, suppress=False).traces[0].sentences
+    split = two.traces[0].sentences
     cold = Generation(1, temperature=0.01)
     rows = resampled(gpt2, inputs, split, 2, generation=cold, seed=(0, 0))
     (only,) = {one.log_p for one in rows[1].continuations}
@@ -183,7 +185,7 @@ def test_every_form_has_it(anew: Thoughts, tmp_path: Path, browser: Any) -> None
         assert "not written anew" in tab.page.locator("#chosen").inner_text()
 
 
-def test_a_model_without_words_is_refused(capsys: pytest.CaptureFixture[str], folders: Any) -> None:
+def test_a_number_of_continuations_is_a_number(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["thoughts", TEXT, "--resample", "x", "-q"]) == 2
     assert "--resample" in capsys.readouterr().err
 
