@@ -49,15 +49,15 @@ def test_heatmap_shows_weights_and_files(capsys, tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 4, "temporary files left behind"
 
 
-def test_text_from_file_and_standard_input(capsys, tmp_path: Path) -> None:
+def test_text_from_file_and_standard_input(capsys, tmp_path: Path, monkeypatch) -> None:
     path = tmp_path / "t.txt"
     path.write_text("\ufeffgrün und blau\n", encoding="utf-8")
-    document = heads_of(capsys, "--file", str(path), "-m", "fresh")
-    texts = document["tokens"]["encoder"]["keys"]["texts"]
-    assert texts == ["grün", "und", "blau"]
-    piped = process("heads", "-f", "-", "-m", "fresh", "--json", input="a b c")
-    assert piped.returncode == 0, piped.stderr
-    assert json.loads(piped.stdout)["tokens"]["encoder"]["keys"]["texts"] == ["a", "b", "c"]
+    with path.open(encoding="utf-8") as piped:
+        monkeypatch.setattr("sys.stdin", piped)
+        for name in (str(path), "-"):
+            document = heads_of(capsys, "--file", name, "-m", "fresh")
+            texts = document["tokens"]["encoder"]["keys"]["texts"]
+            assert texts == ["grün", "und", "blau"]
 
 
 def test_hostile_tokens_never_reach_the_terminal_raw(capsys) -> None:
@@ -216,10 +216,15 @@ def test_what_is_written_is_named_with_its_size(capsys, tmp_path: Path) -> None:
         ("attnviz heads -s al", ["all"]), ("attnviz help attention-si", ["attention-sink"]),
     ],
 )  # fmt: skip
-def test_a_shell_completes_commands_options_and_values(typed: str, offered: list[str]) -> None:
-    last = str(len(typed.split()) - 1)
-    asked = {"_ATTNVIZ_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": last}
-    assert process(env={**os.environ, **asked}).stdout.split() == offered
+def test_a_shell_completes_commands_options_and_values(
+    typed: str, offered: list[str], monkeypatch, capsys
+) -> None:
+    monkeypatch.setenv("_ATTNVIZ_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", typed)
+    monkeypatch.setenv("COMP_CWORD", str(len(typed.split()) - 1))
+    with pytest.raises(SystemExit):
+        main([])
+    assert capsys.readouterr().out.split() == offered
 
 
 def test_the_model_is_the_environments_or_the_projects(capsys, tmp_path, monkeypatch) -> None:
