@@ -161,12 +161,6 @@ def test_relations_and_coreference_have_numbers_too() -> None:
     assert coref.measures[0].values == {"1.2": (0.8, 0.7, 0.9)}
 
 
-def test_the_report_itself_says_the_same_as_its_file(files, reports) -> None:
-    for name, report in reports.items():
-        given, file = read(report), read(files[name])
-        assert (given.said, given.measures, given.how) == (file.said, file.measures, file.how)
-
-
 def test_heads_print_them(files, capsys) -> None:
     given = [
         part for name in ("ablate", "logits", "profile") for part in ("--evidence", files[name])
