@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -237,18 +237,18 @@ def rows(
     return found, chance, counts
 
 
-def share(
-    name: str, other: str, weights: Array, mask: NDArray[np.bool_], side: Sides, cross: bool
-) -> Array:
-    """[H], over the rows of one score, the summed weight on the targets of another."""
-    pair = Pair(side, cross)
-    length, width = weights.shape[1:]
+def shares(
+    name: str, weights: Array, mask: NDArray[np.bool_], pair: Pair,
+    targets: Mapping[str, NDArray[np.bool_]],
+) -> dict[str, Array]:  # fmt: skip
+    """[H] by target, over the rows of one score, the summed weight on the targets of another."""
     _, _, counts = rows(name, weights, mask, pair)
-    targets = pair.targets(other, length, width)
+    left_out = np.zeros(weights.shape[2], np.bool_)
     rest = np.ones(weights.shape[:2])
     if name.endswith("_no_sink"):
-        sink = [pair.sink(j) for j in range(width)]
-        targets = targets & ~np.array(sink)
-        rest = np.where(counts, 1 - weights[..., sink].sum(-1), 1)
-    on_targets = (weights * targets).sum(-1) / rest
-    return np.array((on_targets * counts).sum(-1))
+        left_out[:] = [pair.sink(j) for j in range(len(left_out))]
+        rest = np.where(counts, 1 - weights[..., left_out].sum(-1), 1)
+    return {
+        other: ((weights * (keys & ~left_out)).sum(-1) / rest * counts).sum(-1)
+        for other, keys in targets.items()
+    }

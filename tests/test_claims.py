@@ -22,6 +22,8 @@ from tests.claims import (
 )
 from tests.cli.test_one_screen import COLUMNS, fits, shown
 
+pytestmark = pytest.mark.usefixtures("remembering")
+
 BY_COMMAND = [
     pytest.param(
         command, list(some), id=command[:80],

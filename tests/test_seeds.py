@@ -184,10 +184,8 @@ def test_processes_share_files_and_a_death_is_told(tmp_path: Path) -> None:
     (tmp_path / "test_b.py").write_text("import os\ndef test_dies(): os._exit(3)\n")
     options = ["-q", "-c", os.devnull, "--rootdir", str(tmp_path), "-p", "no:cacheprovider"]
     command = [sys.executable, "-m", "pytest", *options, "-p", "tests.workers", "--processes", "2"]
-    done = subprocess.run(
-        [*command, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=False,
-        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-    )  # fmt: skip
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = forking.run([*command, str(tmp_path)], cwd=ROOT, env=environment, text=True)
     assert done.returncode == 1
     assert "test_a.py::test_wrong" in done.stdout
     assert "the process that ran test_b.py::test_dies has died" in done.stdout

@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -89,6 +90,7 @@ def test_the_list_of_commands_imports_none_of_them() -> None:
     assert not [name for name in inside if name.count(".") > 2]
 
 
+@cache
 def scored(count: int) -> list[HeadScores]:
     """Heads with more and more of one role, in an order of their own; every third only rests."""
     found = []

@@ -168,11 +168,6 @@ def test_every_public_function_is_checked_and_documented(name: str) -> None:
     assert not missing or len(parameters) <= 1, missing
 
 
-def test_nonsense_is_a_type_error() -> None:
-    with pytest.raises(TypeError, match="nonsense"):
-        av.heads("a", nonsense=1)
-
-
 @dataclass(frozen=True)
 class Sampling(Settings):
     """Something to sample."""

@@ -9,7 +9,6 @@ import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -30,8 +29,6 @@ from attnviz.drawing.grid import heads_grid, signed, signed_grid
 from attnviz.drawing.overlay import box, on_terminal, scaled, tinted
 from attnviz.drawing.palette import ramp, rgb
 from attnviz.drawing.style import Style
-from attnviz.errors import UsageError
-from attnviz.scoring.merged import selected_query
 from attnviz.scoring.roles import ROLES
 from tests.cli.calling import ok
 from tests.drawing.test_figure import report
@@ -229,7 +226,6 @@ TOKENS = Tokens(
     special=(True, *(False,) * 6),
     places=PLACES,
 )
-TEXT = Tokens(("0,0", "0,1", "what"), places=((0, 0), (0, 1), ()))
 
 
 def picture() -> Picture:
@@ -250,39 +246,6 @@ def capture() -> Capture:
 def test_weights_are_laid_out_as_patches() -> None:
     grid = patch_grid(picture(), PLACES, np.arange(7.0))
     np.testing.assert_array_equal(grid, [[1, 2, 3], [4, 5, 6]])
-
-
-@pytest.mark.parametrize(
-    ("tokens", "query", "rows", "name", "place"),
-    [
-        (TOKENS, None, (0,), "from [CLS]", ()),
-        (TOKENS, "cls", (0,), "from [CLS]", ()),
-        (TOKENS, "1,2", (6,), "from patch 1,2", (1, 2)),
-        (TOKENS, " 0 , 1 ", (2,), "from patch 0,1", (0, 1)),
-        (TOKENS, "mean", (1, 2, 3, 4, 5, 6), "mean over all patches", ()),
-        (TOKENS, "3", (3,), "from token 3 0,2", (0, 2)),
-        (TEXT, None, (2,), "from token 2 what", ()),
-    ],
-)
-def test_from_where(
-    tokens: Tokens, query: str | None, rows: tuple[int, ...], name: str, place: Any
-) -> None:
-    found = selected_query(tokens, picture(), query)
-    assert (found.rows, found.name, found.place) == (rows, name, place)
-
-
-@pytest.mark.parametrize(
-    ("tokens", "query", "said"),
-    [
-        (TOKENS, "2,0", "no patch 2,0: rows go from 0 to 1, columns from 0 to 2"),
-        (TOKENS, "7", "no token 7; they go from 0 to 6"),
-        (TOKENS, "here", "no query 'here': write cls, mean"),
-        (TEXT, "cls", "this model has no"),
-    ],
-)
-def test_there_is_no_such_query(tokens: Tokens, query: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        selected_query(tokens, picture(), query)
 
 
 def test_patches_are_tinted_where_weight_lies() -> None:

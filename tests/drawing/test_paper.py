@@ -102,16 +102,14 @@ def test_titles_captions_and_names_are_the_papers(one, heads) -> None:
         several.to_bytes("png", title="x")
 
 
-def test_titles_of_many_maps_lose_scores_and_no_words() -> None:
-    said = texts(av.heatmap(TEXT, "*.*").to_bytes("svg"))
-    assert not any("…" in text for text in said)
-    assert sum(text.startswith("head ") for text in said) == 24
-
-
-def test_all_heads_stand_a_layer_a_line() -> None:
-    axes = [one for one in av.heatmap(TEXT, "*.*").figure().axes if one.get_title(loc="left")]
+def test_all_heads_stand_a_layer_a_line_and_their_titles_lose_scores_and_no_words() -> None:
+    figure = av.heatmap(TEXT, "*.*").figure()
+    axes = [one for one in figure.axes if one.get_title(loc="left")]
     rows = [round(one.get_position().y1, 4) for one in axes]
     assert [rows.count(row) for row in dict.fromkeys(rows)] == [6] * 4
+    said = [words.get_text() for words in figure.findobj(Text)]
+    assert not any("…" in text for text in said)
+    assert sum(text.startswith("head ") for text in said) == 24
 
 
 def test_fonts_are_asked_for_or_those_of_the_users_style(one, tmp_path: Path) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -232,7 +230,7 @@ def test_nothing_in_the_table_is_cut(score: str | None) -> None:
     found = av.heads("the cat and the dog and the cat sat by the dog and the cat")
     table = terminal.HeadsTable(found, found.heads, score)
     shown_also = set()
-    for width in range(72, 145, 12):
+    for width in range(72, 145, 24):
         head, _, *rows = printed(table, width).splitlines()
         for one in found.heads:
             name, role, *_, also = table.row(one)
@@ -309,8 +307,10 @@ def test_half_blocks_hold_two_rows() -> None:
     }
 
 
-@pytest.mark.parametrize("width", [40, 80, 120])
-@pytest.mark.parametrize("color", ["truecolor", "256", None])
+@pytest.mark.parametrize(
+    ("color", "width"),
+    [("truecolor", 40), ("truecolor", 80), ("256", 120), (None, 40), (None, 80), (None, 120)],
+)
 @pytest.mark.parametrize(
     "size", [(1, 1), (2, 2), (10, 10), (32, 32), (128, 128), (500, 500), (10, 90), (300, 5)]
 )
@@ -461,15 +461,6 @@ def test_a_common_top_makes_maps_comparable() -> None:
     item = terminal.heatmap(weights, Sides(tokens(2), tokens(2)), top=1.0)
     backs = {cell.back for cell in split(shown(item))[1]}
     assert backs == {ramp("viridis")[128], ramp("viridis")[0]}
-
-
-def test_the_terminal_needs_neither_torch_nor_matplotlib() -> None:
-    code = (
-        "import sys, attnviz.drawing.terminal, attnviz.drawing.figure; "
-        "print([m for m in ('torch', 'matplotlib', 'transformers') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 def paired(count: int, second: int) -> Tokens:

@@ -86,6 +86,3 @@ def test_a_head_by_its_name(capture: Any) -> None:
         capture["9.9"]
     with pytest.raises(UsageError, match=r"a head's name such as '4\.11' is needed, not 3"):
         capture[3]
-    part = av.capture(TEXT, select="0.*")
-    with pytest.raises(SelectionError, match=r"does not hold 1\.4; capture it again"):
-        part["1.4"]

@@ -21,6 +21,7 @@ from attnviz.errors import InputError, UsageError
 from attnviz.features.heads.result import Heads
 from attnviz.features.results import read_evidence
 from attnviz.features.view.document import beside
+from tests.checkpoints import write
 from tests.cli.calling import ok, refused
 from tests.corpus.gold import results as gold
 from tests.features.profile.corpus import lines
@@ -55,7 +56,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def reports(corpus: str) -> dict[str, Any]:
     return {
-        "ablate": av.ablate(SHORT, estimate="plain"), "one": av.ablate(TEXT),
+        "ablate": av.ablate(SHORT, estimate="plain"), "one": av.ablate(TEXT, select="0.5"),
         "profile": av.profile(corpus), "logits": av.logits(TEXT),
     }  # fmt: skip
 
@@ -160,12 +161,6 @@ def test_relations_and_coreference_have_numbers_too() -> None:
     assert coref.measures[0].values == {"1.2": (0.8, 0.7, 0.9)}
 
 
-def test_the_report_itself_says_the_same_as_its_file(files, reports) -> None:
-    for name, report in reports.items():
-        given, file = read(report), read(files[name])
-        assert (given.said, given.measures, given.how) == (file.said, file.measures, file.how)
-
-
 def test_heads_print_them(files, capsys) -> None:
     given = [
         part for name in ("ablate", "logits", "profile") for part in ("--evidence", files[name])
@@ -204,8 +199,9 @@ def test_a_page_measures_itself(capsys, tmp_path: Path) -> None:
     assert "ablate-effect" in out.read_text()
 
 
-def test_a_model_without_words_to_predict_is_measured_by_its_states(minilm: str) -> None:
-    data = data_of(av.view("A cat sat.", model=minilm, ablate=True, select="0.0").page)
+def test_a_model_without_words_to_predict_is_measured_by_its_states(tmp_path: Path) -> None:
+    model = write(tmp_path, "bert", "BertModel")
+    data = data_of(av.view("the keys are", model=model, ablate=True, select="0.0").page)
     assert "Change of the last hidden states without it (1 - cosine)" in data["findings"][0]["how"]
     assert "with all heads" not in data["findings"][0]["how"]  # it is 0 there by definition
     assert [(one["key"], one["orange"]) for one in data["measures"]] == [("ablate-effect", 0)]

@@ -242,8 +242,7 @@ REPORTS: list[tuple[str, str, Case]] = [
     ("huggingface/transformers/issues/26174", "steps of generate", reads(STEPS, ALL[1, 0].tril(), [*WORDS, "end"], sinks=True)),
     ("Shengcao-Cao/groundLMM/issues/3", "the last token was never read", reads(STEPS[:2], ALL[1, 0, :, :4, :4].tril(), [*WORDS[:4], "end"], sinks=True)),
     ("huggingface/transformers/issues/40752", "what asks for the first new token", reads(STEPS[:1], ALL[1, 0, :, :3, :3].tril(), [*WORDS[:3], "new"], sinks=True)),
-    ("huggingface/transformers/issues/33296", "steps of a translation", partial(layouts.test_generated_text_of_two_stacks, "bart", True)),
-    ("huggingface/transformers/issues/17327", "cross-attention of its steps", partial(layouts.test_generated_text_of_two_stacks, "bart", True)),
+    ("huggingface/transformers/issues/33296 huggingface/transformers/issues/17327", "steps of a translation; cross-attention of its steps", partial(layouts.test_generated_text_of_two_stacks, "bart", True)),
     ("huggingface/transformers/issues/5646", "windows in place of keys", refuses([ALL[0, :1, :, :, :5].softmax(-1)], "expected 6 keys, one for each token, found 5")),
     ("hila-chefer/Transformer-MM-Explainability/issues/4", "layers of unequal size", refuses([ALL[0, 0], ALL[0, 0, :, :3, :3]], "differ in queries × keys: 0 6 × 6, 1 3 × 3")),
     ("harvardnlp/annotated-transformer/issues/104", "rows are keys", refuses(list(ALL[:, 0].mT), "as columns do here: swap queries and keys")),
@@ -261,41 +260,29 @@ REPORTS: list[tuple[str, str, Case]] = [
     ("TransformerLensOrg/TransformerLens/issues/240", "padding on the left", partial(_padded, True)),
     ("TransformerLensOrg/TransformerLens/issues/1609", "padding on the left", partial(_padded, True, 2)),
     ("Lightning-AI/lit-llama/issues/77", "padding on the left", partial(_padded, True, 1)),
-    ("jessevig/bertviz/issues/118", "patches of a picture", _patches),
-    ("facebookresearch/dinov2/issues/390", "patches behind registers", _patches),
+    ("jessevig/bertviz/issues/118 facebookresearch/dinov2/issues/390", "patches of a picture; patches behind registers", _patches),
     # words and means
     ("jessevig/bertviz/issues/23", "weights from word to word", _words),
-    ("jessevig/bertviz/issues/111", "all heads and layers", _all_heads),
-    ("facebookresearch/dino/issues/237", "one map of all heads", _all_heads),
+    ("jessevig/bertviz/issues/111 facebookresearch/dino/issues/237", "all heads and layers; one map of all heads", _all_heads),
     ("jalammar/ecco/issues/37", "one head", _one_head),
     ("microsoft/nlp-recipes/issues/117", "##", merges("call Qing ##xi ##ong Daisy", "call|Qingxiong|Daisy")),
     ("tensorflow/text/issues/275", "## behind marks", merges("[CLS] un ##happi ##ness . [SEP]", "[CLS]|unhappiness|.|[SEP]")),
     ("PlanTL-GOB-ES/lm-biomedical-clinical-es/issues/2", "Ġ", merges("<s> Ġcreat inina ĠPTH </s>", "<s>|creatinina|PTH|</s>")),
     ("VinAIResearch/PhoBERT/issues/38", "@@", merges("Trần_@@ văn_@@ Thời", "Trần_văn_Thời")),
     # modules
-    ("pytorch/pytorch/issues/128413", "PyTorch's fast path", watching.test_an_encoder_on_its_fast_path),
-    ("pytorch/pytorch/issues/82919", "hooks that are not called", watching.test_an_encoder_on_its_fast_path),
-    ("pytorch/pytorch/issues/99304", "an encoder's maps", watching.test_an_encoder_on_its_fast_path),
-    ("pytorch/pytorch/issues/88810", "an encoder's maps", watching.test_an_encoder_on_its_fast_path),
-    ("pytorch/pytorch/issues/64509", "nn.Transformer", watching.test_a_whole_transformer),
-    ("harvardnlp/annotated-transformer/issues/54", "a decoder's two kinds", watching.test_a_whole_transformer),
-    ("huggingface/transformers/issues/31990", "Llama without eager attention", _fused),
-    ("huggingface/transformers/issues/32086", "fused and eager", _fused),
-    ("jessevig/bertviz/issues/128", "groups of query heads", _fused),
-    ("pytorch/pytorch/issues/119811", "the fused function", partial(watching.test_the_function_is_seen_and_nothing_else_changes, watching.Dotted)),
-    ("jacobgil/vit-explain/issues/23", "fused blocks, whose dropout never runs", partial(watching.test_the_function_is_seen_and_nothing_else_changes, watching.Dotted)),
+    ("pytorch/pytorch/issues/128413 pytorch/pytorch/issues/82919 pytorch/pytorch/issues/99304 pytorch/pytorch/issues/88810", "PyTorch's fast path; hooks that are not called; an encoder's maps", watching.test_an_encoder_on_its_fast_path),
+    ("pytorch/pytorch/issues/64509 harvardnlp/annotated-transformer/issues/54", "nn.Transformer; a decoder's two kinds", watching.test_a_whole_transformer),
+    ("huggingface/transformers/issues/31990 huggingface/transformers/issues/32086 jessevig/bertviz/issues/128", "Llama without eager attention; fused and eager; groups of query heads", _fused),
+    ("pytorch/pytorch/issues/119811 jacobgil/vit-explain/issues/23", "the fused function; fused blocks, whose dropout never runs", partial(watching.test_the_function_is_seen_and_nothing_else_changes, watching.Dotted)),
     ("huggingface/pytorch-image-models/issues/607", "forward_features", partial(runs.test_methods_of_the_module_are_passes, runs.Function, "forward_features")),
-    ("openai/CLIP/issues/18", "weights that are thrown away", partial(watching.test_an_attention_module_whatever_it_is_asked_for, False, {"need_weights": False})),
-    ("mlfoundations/open_clip/issues/795", "need_weights=False", partial(watching.test_an_attention_module_whatever_it_is_asked_for, False, {"need_weights": False})),
+    ("openai/CLIP/issues/18 mlfoundations/open_clip/issues/795", "weights that are thrown away; need_weights=False", partial(watching.test_an_attention_module_whatever_it_is_asked_for, False, {"need_weights": False})),
     ("pytorch/pytorch/issues/153472", "nested tensors", partial(runs.test_nested_tensors_run_and_are_noted, torch.jagged)),
     ("Lightning-AI/pytorch-lightning/issues/49", "activation checkpointing", partial(runs.test_layers_that_backward_runs_again_are_not_another_pass, True)),
     ("linto-ai/whisper-timestamped/issues/40", "an encoder and a decoder called apart", runs.test_encoder_and_decoder_called_apart),
     ("openai/CLIP/issues/237", "a pool of pixels", runs.test_a_pool_by_the_function_of_pytorch),
     ("espnet/espnet/issues/1644", "attention once a step", _many_calls),
-    ("huggingface/sentence-transformers/issues/1747", "a model in a wrapper", _wrapped),
-    ("huggingface/sentence-transformers/issues/3399", "a model in a wrapper", _wrapped),
-    ("huggingface/diffusers/issues/6036", "a pyramid", watching.test_layers_of_unlike_sizes_are_taken_one_size_at_a_time),
-    ("wooyeolbaek/attention-map-diffusers/issues/18", "a pyramid", watching.test_layers_of_unlike_sizes_are_taken_one_size_at_a_time),
+    ("huggingface/sentence-transformers/issues/1747 huggingface/sentence-transformers/issues/3399", "a model in a wrapper", _wrapped),
+    ("huggingface/diffusers/issues/6036 wooyeolbaek/attention-map-diffusers/issues/18", "a pyramid", watching.test_layers_of_unlike_sizes_are_taken_one_size_at_a_time),
     # attention written out
     ("facebookresearch/fairseq/issues/3365", "sequence first", sees(written.sequence_first)),
     ("facebookresearch/fairseq/issues/1531", "sequence first with a mask", sees(written.mask_between)),
@@ -311,8 +298,7 @@ REPORTS: list[tuple[str, str, Case]] = [
     ("facebookresearch/esm/issues/57", "an alignment by columns", sees(written.alignment(False))),
     ("yikunpku/RNA-MSM/issues/16", "an alignment, tied rows", sees(written.alignment(True))),
     ("pyg-team/pytorch_geometric/issues/1141", "a dense graph", sees(written.dense_graph)),
-    ("sktime/pytorch-forecasting/issues/1809", "heads with values in common", sees(written.shared_values)),
-    ("Nixtla/neuralforecast/issues/294", "heads with values in common", sees(written.shared_values)),
+    ("sktime/pytorch-forecasting/issues/1809 Nixtla/neuralforecast/issues/294", "heads with values in common", sees(written.shared_values)),
     ("aimagelab/meshed-memory-transformer/issues/28", "keys of a cache", sees(written.cached)),
     # what is none, or is not seen
     ("facebookresearch/xcit/issues/5", "attention over channels", says(written.channels, "features or heads")),
@@ -321,15 +307,13 @@ REPORTS: list[tuple[str, str, Case]] = [
     ("fundamentalvision/Deformable-DETR/issues/71", "sampled places", says(written.deformable, "no product of two tensors")),
     ("bentrevett/pytorch-seq2seq/issues/90", "one query beside keys", says(written.beside_query, "no product of two tensors")),
     ("gordicaleksa/pytorch-GAT/issues/6", "features side by side", says(written.every_pair, "no product of two tensors")),
-    ("facebookresearch/xformers/issues/821", "a fused operator", says(written.operator, "inside a kernel")),
-    ("facebookresearch/dinov2/issues/177", "a fused operator", says(written.operator, "inside a kernel")),
-    ("NVIDIA/TransformerEngine/issues/579", "a fused operator", says(written.operator, "inside a kernel")),
+    ("facebookresearch/xformers/issues/821 facebookresearch/dinov2/issues/177 NVIDIA/TransformerEngine/issues/579", "a fused operator", says(written.operator, "inside a kernel")),
 ]  # fmt: skip
-"""Of each thread the path on GitHub."""
+"""Of each thread the path on GitHub; threads that the same call tries stand together."""
 
 
 @pytest.mark.parametrize(("address", "case", "run"), REPORTS, ids=[row[0] for row in REPORTS])
 def test_a_report(address: str, case: str, run: Case) -> None:
-    assert "/issues/" in address
+    assert all("/issues/" in thread for thread in address.split())
     assert case
     run()

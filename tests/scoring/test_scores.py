@@ -241,16 +241,19 @@ def test_the_weight_on_every_target_over_the_rows_of_every_score(case: Case) -> 
     cross = case.kind == "cross"
     pairs = zip(case.cut(weights), case.cut(case.allowed()), case.sides, strict=True)
     for item, (own, mask, side) in enumerate(pairs):
-        sums = observer.sums(item)
+        sums, pair = observer.sums(item), reference_scores.Pair(side, cross)
+        targets = {other: pair.targets(other, *own.shape[1:]) for other in sums.targets}
         for row, name in enumerate(sums.names):
+            if not SCORES[name].on_targets:
+                assert not sums.shares[:, row].any()
+                continue
+            wanted = reference_scores.shares(name, own, mask, pair, targets)
             for column, other in enumerate(sums.targets):
                 got = sums.shares[:, row, column]
-                ordered = SCORES[name].ordered or SCORES[other].ordered
-                if not SCORES[name].on_targets or (cross and ordered):
+                if cross and (SCORES[name].ordered or SCORES[other].ordered):
                     assert not got.any()
                 else:
-                    wanted = reference_scores.share(name, other, own, mask, side, cross)
-                    assert got == pytest.approx(wanted, rel=1e-11, abs=1e-13), (name, other)
+                    assert got == pytest.approx(wanted[other], rel=1e-11, abs=1e-13), (name, other)
 
 
 @pytest.mark.parametrize("size", [1, 60, 1000])

@@ -143,7 +143,7 @@ def test_the_command_cuts(capsys: Any, tmp_path: Any) -> None:
     assert "queries 9–12 of demo-gpt2" in (tmp_path / "cut.svg").read_text()
 
 
-PICTURE = Picture(np.zeros((2, 2, 3), np.uint8), 2, 2)
+PICTURE = Picture(np.zeros((2, 3, 3), np.uint8), 2, 3)
 PATCHES = ((0, 0), (0, 1), (1, 0), (1, 1))
 
 
@@ -156,39 +156,41 @@ def seen(*before: str, after: tuple[str, ...] = ()) -> Tokens:
 
 
 @pytest.mark.parametrize(
-    ("tokens", "query", "rows"),
+    ("tokens", "query", "rows", "name", "place"),
     [
-        (seen("[CLS]"), None, (0,)), (seen(), None, (0, 1, 2, 3)),
-        (Tokens(("a", "cat", "sits")), None, (2,)),
-        (Tokens(("[CLS]", "cat"), special=(True, False)), None, (0,)),
-        (seen("[CLS]", after=("a", "cat")), None, (6,)), (seen("[CLS]"), "cls", (0,)),
-        (seen("[CLS]"), "mean", (1, 2, 3, 4)), (seen("[CLS]"), "1,0", (3,)),
-        (seen("[CLS]"), "4", (4,)),
+        (seen("[CLS]"), None, (0,), "from [CLS]", ()),
+        (seen(), None, (0, 1, 2, 3), "mean over all patches", ()),
+        (Tokens(("a", "cat", "sits")), None, (2,), "from token 2 sits", ()),
+        (Tokens(("[CLS]", "cat"), special=(True, False)), None, (0,), "from [CLS]", ()),
+        (seen("[CLS]", after=("a", "cat")), None, (6,), "from token 6 cat", ()),
+        (seen("[CLS]"), "cls", (0,), "from [CLS]", ()),
+        (seen("[CLS]"), "mean", (1, 2, 3, 4), "mean over all patches", ()),
+        (seen("[CLS]"), " 1 , 0 ", (3,), "from patch 1,0", (1, 0)),
+        (seen("[CLS]"), "4", (4,), "from token 4 s", (1, 1)),
     ],
 )  # fmt: skip
-def test_rows(tokens: Tokens, query: str | None, rows: tuple[int, ...]) -> None:
-    assert selected_query(tokens, PICTURE, query).rows == rows
+def test_from_where(
+    tokens: Tokens, query: str | None, rows: tuple[int, ...], name: str, place: Any
+) -> None:
+    found = selected_query(tokens, PICTURE, query)
+    assert (found.rows, found.name, found.place) == (rows, name, place)
 
 
 @pytest.mark.parametrize(
-    ("query", "says"),
+    ("tokens", "query", "says"),
     [
-        ("cls", "has no [CLS]"),
-        ("2,0", "rows go from 0 to 1, columns from 0 to 1"),
-        ("4", "from 0 to 3"),
-        ("left", "no query 'left'"),
+        (seen(), "cls", "this model has no [CLS]"),
+        (seen(), "2,0", "no patch 2,0: rows go from 0 to 1, columns from 0 to 2"),
+        (seen(), "4", "no token 4; they go from 0 to 3"),
+        (seen(), "left", "no query 'left': write cls, mean"),
+        (seen("[CLS]", after=("a", "cat")), "cls", "this model has no [CLS]"),
+        (Tokens(("a", "cat")), "mean", "no patches"),
     ],
 )
-def test_what_is_not_there_is_refused(query: str, says: str) -> None:
+def test_what_is_not_there_is_refused(tokens: Tokens, query: str, says: str) -> None:
     with pytest.raises(UsageError) as raised:
-        selected_query(seen(), PICTURE, query)
+        selected_query(tokens, PICTURE, query)
     assert says in str(raised.value)
-
-
-def test_words_beside_a_picture_have_no_patches() -> None:
-    with pytest.raises(UsageError) as raised:
-        selected_query(Tokens(("a", "cat")), PICTURE, "mean")
-    assert "no patches" in str(raised.value)
 
 
 @given(
