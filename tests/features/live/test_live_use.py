@@ -14,7 +14,7 @@ import attnviz as av
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest
 from tests.features.live.test_live_why import pointing
-from tests.viewing import Opened, accessible, opened, until
+from tests.viewing import Opened, opened, until
 
 pytestmark = pytest.mark.slow
 
@@ -187,16 +187,6 @@ def test_the_help_opens_by_its_key_and_closes(page: Opened, path: Path) -> None:
     page.page.click("#help button")
     assert not page.page.is_visible("#help")
     assert page.page.evaluate("document.activeElement.id") == "open-help"
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
-def test_axe_finds_nothing_in_the_help(browser: Any, path: Path, scheme: str, width: int) -> None:
-    size = {"width": width, "height": 900}
-    with opened(browser, color_scheme=scheme, viewport=size, reduced_motion="reduce") as page:
-        page.open(path, "temperature=0.8&seed=7")
-        page.page.click("#open-help")
-        accessible(page.page)
 
 
 RUN = "args => attnviz.run(...args).then(({ ids }) => ids)"
