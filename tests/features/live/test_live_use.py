@@ -15,6 +15,7 @@ from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest
 from tests.features.live.test_live_why import pointing
 from tests.viewing import Opened, opened, until
+from tests.web.reference import mulberry32
 
 pytestmark = pytest.mark.slow
 
@@ -215,15 +216,6 @@ def test_a_seed_draws_the_same_text_again(page: Opened, path: Path) -> None:
     page.page.fill("#seed", "-3")  # no seed: the last one stays
     page.page.focus("#text")
     assert page.page.input_value("#seed") == "77"
-
-
-def mulberry32(seed: int, n: int) -> float:
-    """The n-th number of the generator, by its own definition."""
-    for _ in range(n + 1):
-        seed = (seed + 0x6D2B79F5) & 0xFFFFFFFF
-    t = ((seed ^ seed >> 15) * (seed | 1)) & 0xFFFFFFFF
-    t ^= (t + (((t ^ t >> 7) * (t | 61)) & 0xFFFFFFFF)) & 0xFFFFFFFF
-    return (t ^ t >> 14) / 2**32
 
 
 @pytest.mark.parametrize(("top_k", "top_p"), [(0, 1), (5, 1), (0, 0.4), (30, 0.6), (1, 1)])
