@@ -122,6 +122,22 @@ def pair() -> Capture:
     return made(3, 2, tokens, seed=5)
 
 
+SOON = """{
+    const { setTimeout: later, clearTimeout: never } = globalThis;
+    const waiting = new Map();
+    globalThis.setTimeout = (run, wait, ...given) => {
+        const id = later(() => { waiting.delete(id); run(...given); }, wait);
+        if (wait >= 140 && wait <= 210) waiting.set(id, run);
+        return id;
+    };
+    globalThis.clearTimeout = id => { waiting.delete(id); never(id); };
+    globalThis.writeAddress = () => {
+        for (const [id, run] of [...waiting]) { clearTimeout(id); run(); }
+    };
+}"""
+"""Pages write what is seen into the address once it has stood still for a fifth of a second."""
+
+
 def colors(share: np.ndarray, palette: str) -> np.ndarray:
     """The colours [..., 3] of shares, from the palette that the figures use."""
     table = np.array([rgb(color) for color in ramp(palette)])
@@ -138,6 +154,7 @@ class Opened:
         self.documents: set[str] = set()
         self.errors = np.zeros(0)
         self.allowed: list[str] = []
+        page.add_init_script(SOON)
         page.on("console", lambda message: self.console.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: self.console.append(f"error: {error}"))
         page.on("request", lambda request: self.requests.append(request.url))
@@ -145,11 +162,13 @@ class Opened:
     def open(self, path: Path, state: str = "", *, again: bool = False) -> Opened:
         """Show a page in a state; loaded anew only if it is another one, or ``again``."""
         self.documents.add(path.as_uri())
-        if not again and self.page.url.split("#")[0] == path.as_uri():
+        here = self.page.url.split("#")[0] == path.as_uri()
+        if here and not again:
             self.page.mouse.move(2, 2)
             self.page.evaluate("document.activeElement.blur()")
             return self.go(state)
-        self.page.goto("about:blank")
+        if here:  # else only the part behind # would change
+            self.page.goto("about:blank")
         self.page.goto(f"{path.as_uri()}#{state}")
         return self.settle()
 
@@ -202,8 +221,8 @@ class Opened:
         return self.page.inner_text(selector)
 
     def hash(self) -> str:
-        self.page.wait_for_timeout(220)
-        return self.page.evaluate("location.hash")
+        """The address, once it holds what is seen: what waits to write it does so now."""
+        return self.page.evaluate("() => { globalThis.writeAddress?.(); return location.hash; }")
 
     def pressed(self, selector: str) -> list[str]:
         """Which buttons of a group are on."""

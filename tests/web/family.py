@@ -37,8 +37,8 @@ SIZES = {"wide": (1440, 900), "middle": (1280, 800), "small": (1024, 768), "phon
 SETTLED = """async () => {
     const { dataset } = document.documentElement;
     const busy = () => dataset.pending || (dataset.busy && dataset.busy !== '0');
-    for (let n = 0, quiet = 0; n < 1000 && quiet < 3; n++) {
-        await new Promise(done => setTimeout(done, 10));
+    for (let n = 0, quiet = 0; n < 2500 && quiet < 3; n++) {
+        await new Promise(done => setTimeout(done, 4));
         quiet = busy() ? 0 : quiet + 1;
     }
     await Promise.all([...document.images].map(image => image.decode().catch(() => {})));

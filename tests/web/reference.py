@@ -48,7 +48,7 @@ def cases() -> dict[str, Any]:
         "tokenizer": [_tokenizer(name) for name in ("demo-gpt2", "demo-bert")],
         "network": [_network_case(draw, causal=causal) for causal in (True, False)],
         "origins": [_origins(name) for name in ("demo-gpt2", "demo-bert")], "kernel": _kernel(),
-        "chance": [[seed, n, _chance(seed, n)] for seed in (0, 7, 2**32 - 1) for n in range(5)],
+        "chance": [[seed, n, mulberry32(seed, n)] for seed in (0, 7, 2**32 - 1) for n in range(5)],
     }  # fmt: skip
 
 
@@ -199,8 +199,8 @@ def _origins(name: str) -> dict[str, Any]:
     return {"network": network, "packed": packed, "ids": list(ids), "asked": asked}
 
 
-def _chance(seed: int, n: int) -> float:
-    """The n-th number of mulberry32, by whole numbers of any size."""
+def mulberry32(seed: int, n: int) -> float:
+    """The n-th number of the generator, by its own definition, in whole numbers of any size."""
     mask = 2**32 - 1
     a = seed
     for _ in range(n + 1):

@@ -23,7 +23,7 @@ TEXT = "The cat and the cat"
 
 @pytest.fixture(scope="module")
 def sentences(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return lines(tmp_path_factory.mktemp("texts") / "texts.txt", some(24))
+    return lines(tmp_path_factory.mktemp("texts") / "texts.txt", some(12))
 
 
 @pytest.fixture(scope="module")

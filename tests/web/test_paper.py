@@ -91,7 +91,7 @@ def test_other_widths_are_in_millimetres_and_small_text_is_told(
         width = found.page.locator("#paper-shown svg").get_attribute("width")
         assert width == "500mm"
         assert found.page.inner_text("#paper-said") == "Text of 8.0 points in print."
-        accessible(found.page)
+        accessible(found.page, within="#paper")
         assert found.page.evaluate("document.documentElement.scrollWidth") <= 390
         found.page.click("#paper-close")
         assert not found.page.is_visible("#paper")

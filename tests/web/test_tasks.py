@@ -173,6 +173,12 @@ def card(browser: Any, path: Path, scheme: str, state: str = "", **sizes: Any) -
     return Image.open(io.BytesIO(data))
 
 
+@pytest.fixture(scope="module")
+def view_card(browser: Any, samples: Samples) -> Image.Image:
+    """The card of a view in a light window."""
+    return card(browser, samples("view", MAKE["view"]), "light")
+
+
 def pixels(picture: Image.Image) -> NDArray[np.int64]:
     return np.asarray(picture.convert("RGB")).astype(int)
 
@@ -212,13 +218,11 @@ def test_a_card_of_every_page(browser: Any, samples: Samples, name: str, scheme:
 
 
 def test_of_a_picture_that_is_no_wider_the_headline_stands_beside_it(
-    browser: Any, samples: Samples
+    view_card: Image.Image,
 ) -> None:
     """Left of the middle only words, right of it the colours of the map."""
-    path = samples("view", MAKE["view"])
-    picture = card(browser, path, "light")
-    assert picture.text["Title"].startswith("Head 2.0 perhaps looks at")  # type: ignore[attr-defined]
-    found = pixels(picture)[MARGIN : -MARGIN - 40]
+    assert view_card.text["Title"].startswith("Head 2.0 perhaps looks at")  # type: ignore[attr-defined]
+    found = pixels(view_card)[MARGIN : -MARGIN - 40]
     colourful = (found.max(-1) - found.min(-1)) > 60
     assert not colourful[:, :600].any()
     assert colourful[:, 600:].mean() > 0.1
@@ -242,9 +246,10 @@ def test_a_long_headline_ends_with_an_ellipsis(browser: Any, long: Path, width: 
     assert last[:, 900:-MARGIN].any(), "the last line is full"
 
 
-def test_what_is_shown_is_what_the_card_shows(browser: Any, samples: Samples) -> None:
+def test_what_is_shown_is_what_the_card_shows(
+    browser: Any, samples: Samples, view_card: Image.Image
+) -> None:
     """Another head has another headline and another map."""
-    path = samples("view", MAKE["view"])
-    one, other = (card(browser, path, "light", state) for state in ("", "view=map&head=1.4&on=1.4"))
+    other = card(browser, samples("view", MAKE["view"]), "light", "view=map&head=1.4&on=1.4")
     assert "Head 1.4 of demo-gpt2" in other.text["Title"]  # type: ignore[attr-defined]
-    assert (pixels(one) != pixels(other)).mean() > 0.02
+    assert (pixels(view_card) != pixels(other)).mean() > 0.02

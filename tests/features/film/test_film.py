@@ -360,7 +360,7 @@ class TestMeasured:
             shutil.copytree(source, tmp_path / f"step-{step}")
         texts = ["The cat sat on the mat and the dog sat.", "One two three one two three."]
         gold = tmp_path / "g.conllu"
-        gold.write_text(treebank(60))
+        gold.write_text(treebank(30))
         found = av.film(
             texts=texts,
             model=f"{tmp_path}/step-*", probe=True, ablate=True, scores=("previous", "induction"),

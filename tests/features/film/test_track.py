@@ -238,12 +238,12 @@ def test_what_the_model_cannot_take_is_refused_when_it_is_made() -> None:
         av.track(built(), None, TEXTS, map_tokens=-1)
 
 
-@pytest.mark.parametrize("step", ["1", b"1", 1.0, 1.5, True, None, -1, float("nan")])
-def test_a_step_is_a_whole_number(step: Any, tmp_path: Path) -> None:
+def test_a_step_is_a_whole_number(tmp_path: Path) -> None:
     heads = av.track(built(), None, TEXTS[:1], state=tmp_path)
-    for call in (heads, heads.measure):
-        with pytest.raises(UsageError, match=r"step(=-1 must be 0| takes a whole number)"):
-            call(step)
+    for step in ("1", b"1", 1.0, 1.5, True, None, -1, float("nan")):
+        for call in (heads, heads.measure):
+            with pytest.raises(UsageError, match=r"step(=-1 must be 0| takes a whole number)"):
+                call(step)
     assert not list(tmp_path.iterdir())
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import attnviz as av
-from attnviz.cli import main
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Layout, Site
 from attnviz.drawing.console import FIRST_ROWS
@@ -98,6 +97,7 @@ def test_a_cell_is_the_largest_weight_or_the_sum_of_its_tile(whole: np.ndarray, 
     np.testing.assert_allclose(cells[~unseen], expected[~unseen], rtol=0, atol=1e-5)
     assert sides.keys.texts[1] == f"{size:,} w{size * size % 211}"
     assert f"a tile of {size} × {size} tokens" in picture.cells
+    assert picture.to_bytes("png")[:4] == b"\x89PNG"
 
 
 def test_a_part_is_shown_token_by_token(whole: np.ndarray) -> None:
@@ -122,10 +122,6 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     text = tmp_path / "book.txt"
     text.write_text(TEXT)
     line = ["heatmap", "--file", str(text), "--model", "fresh", "--causal", "--select", "0.1"]
-    line += ["--heads", "2", "--d-model", "32"]
-    assert main([*line, "-o", str(tmp_path / "book.png")]) == 0
-    assert (tmp_path / "book.png").read_bytes()[:4] == b"\x89PNG"
-    capsys.readouterr()
-    assert main(line) == 0
     size = -(-2100 // LINES)
-    assert f"a tile of {size} × {size} tokens" in " ".join(capsys.readouterr().out.split())
+    said = " ".join(ok(capsys, *line, "--heads", "2", "--d-model", "32").split())
+    assert f"a tile of {size} × {size} tokens" in said

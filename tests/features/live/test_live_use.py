@@ -14,7 +14,8 @@ import attnviz as av
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import ForwardRequest
 from tests.features.live.test_live_why import pointing
-from tests.viewing import Opened, accessible, opened, until
+from tests.viewing import Opened, opened, until
+from tests.web.reference import mulberry32
 
 pytestmark = pytest.mark.slow
 
@@ -189,16 +190,6 @@ def test_the_help_opens_by_its_key_and_closes(page: Opened, path: Path) -> None:
     assert page.page.evaluate("document.activeElement.id") == "open-help"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
-def test_axe_finds_nothing_in_the_help(browser: Any, path: Path, scheme: str, width: int) -> None:
-    size = {"width": width, "height": 900}
-    with opened(browser, color_scheme=scheme, viewport=size, reduced_motion="reduce") as page:
-        page.open(path, "temperature=0.8&seed=7")
-        page.page.click("#open-help")
-        accessible(page.page)
-
-
 RUN = "args => attnviz.run(...args).then(({ ids }) => ids)"
 
 
@@ -225,15 +216,6 @@ def test_a_seed_draws_the_same_text_again(page: Opened, path: Path) -> None:
     page.page.fill("#seed", "-3")  # no seed: the last one stays
     page.page.focus("#text")
     assert page.page.input_value("#seed") == "77"
-
-
-def mulberry32(seed: int, n: int) -> float:
-    """The n-th number of the generator, by its own definition."""
-    for _ in range(n + 1):
-        seed = (seed + 0x6D2B79F5) & 0xFFFFFFFF
-    t = ((seed ^ seed >> 15) * (seed | 1)) & 0xFFFFFFFF
-    t ^= (t + (((t ^ t >> 7) * (t | 61)) & 0xFFFFFFFF)) & 0xFFFFFFFF
-    return (t ^ t >> 14) / 2**32
 
 
 @pytest.mark.parametrize(("top_k", "top_p"), [(0, 1), (5, 1), (0, 0.4), (30, 0.6), (1, 1)])

@@ -23,6 +23,8 @@ from tests import ROOT
 from tests.features.live.test_live import ASK, live_page, maps_of, texts
 from tests.samples import Samples
 from tests.viewing import Opened, opened
+from tests.web.family import MAKE
+from tests.web.family import TEXT as OWN
 
 PLACE, LAST = 6, 11
 """Where the first *bread* stands, and the last *stone*."""
@@ -97,10 +99,9 @@ def test_what_shows_nothing_of_the_kind_opens_plainly(model: str, text: str) -> 
     assert opening(native(model), text) is None
 
 
-def test_a_text_of_ones_own_is_not_replaced(page: Opened, tmp_path: Path) -> None:
-    own = av.live("the dog ran").save(tmp_path / "own.html")
-    tab = page.open(own).page
-    assert tab.input_value("#text") == "the dog ran"
+def test_a_text_of_ones_own_is_not_replaced(page: Opened, samples: Samples) -> None:
+    tab = page.open(samples("live", MAKE["live"])).page
+    assert tab.input_value("#text") == OWN
     assert not tab.is_visible("#stage")
 
 
@@ -302,10 +303,10 @@ def test_both_ways_of_multiplying_agree_whatever_was_asked_before(
             fresh = tab.page.evaluate(MOVED, [short, off])
             moved = json.loads(fresh[1]).values()
             assert sum(value > 0.001 for value in moved) > 6
-            found.append([tab.page.evaluate(ASK, [one, off, 0]) for one in texts(4)])
+            found.append([tab.page.evaluate(ASK, [one, off, 0]) for one in texts(6)[2:]])
             tab.open(path, again=True)
             for before in ([], off):
-                for question in (["word " * 70, before], [short, []]):
+                for question in (["word " * 40, before], [short, []]):
                     tab.page.evaluate("asked => attnviz.run(...asked).then(() => 0)", question)
                 assert tab.page.evaluate(MOVED, [short, off]) == fresh, (path.stem, before)
     for fast, plain in zip(*found, strict=True):

@@ -9,15 +9,17 @@ import pytest
 
 import attnviz as av
 from tests.features.view.test_view_why import number
-from tests.viewing import accessible, opened
+from tests.viewing import Opened, accessible
 
 TEXT = "the cat river moon stone bread the cat river moon stone"
 
 
+ASKED = "view=map&kind=decoder&on=2.0&head=2.0&why=q11k6"
+
+
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = av.view(TEXT, why="2.0,1.4")
-    return made.save(tmp_path_factory.mktemp("from") / "page.html")
+def page(folder: Path) -> Path:
+    return av.view(TEXT, why="2.0,1.4").save(folder / "page.html")
 
 
 def bars(view: Any) -> list[dict[str, float]]:
@@ -31,29 +33,24 @@ def bars(view: Any) -> list[dict[str, float]]:
     return [{name: number(value) for name, value in side} for side in rows]
 
 
-def test_bars_of_both_sides(browser: Any, page: Path) -> None:
+def test_bars_of_both_sides(shared: Opened, page: Path) -> None:
     found = av.sources(TEXT, select="2.0", key=6)
-    with opened(browser, color_scheme="light") as view:
-        view.open(page, "view=map&kind=decoder&on=2.0&head=2.0&why=q11k6")
-        sides = bars(view)
-        assert len(sides) == 2
-        for side, name in zip(sides, ("query", "key"), strict=True):
-            wanted = found.side(name)[:6]
-            for one in wanted:
-                label = one.origin.name(found.layout)
-                label = f"head {label}" if one.origin.head else label
-                assert side[label] == pytest.approx(one.value, abs=0.02)
-            assert sum(side.values()) == pytest.approx(found.score, abs=0.05)
-        accessible(view.page)
-        view.click("#why [data-source='1.4'] >> nth=0")
-        assert "Head 1.4" in view.page.inner_text("#why-body")
+    shared.open(page, ASKED)
+    sides = bars(shared)
+    assert len(sides) == 2
+    for side, name in zip(sides, ("query", "key"), strict=True):
+        for one in found.side(name)[:6]:
+            label = one.origin.name(found.layout)
+            label = f"head {label}" if one.origin.head else label
+            assert side[label] == pytest.approx(one.value, abs=0.02)
+        assert sum(side.values()) == pytest.approx(found.score, abs=0.05)
+    accessible(shared.page)
+    shared.click("#why [data-source='1.4'] >> nth=0")
+    assert "Head 1.4" in shared.text("#why-body")
 
 
-def test_other_pages_have_no_such_part(browser: Any, tmp_path: Path) -> None:
+def test_other_pages_have_no_such_part(shared: Opened, tmp_path: Path) -> None:
     capture = av.capture(TEXT, why="2.0", select="2.0")
     assert capture.terms[next(iter(capture.terms))].origins is None
-    path = av.view(capture).save(tmp_path / "page.html")
-    with opened(browser, color_scheme="light") as view:
-        view.open(path, "view=map&kind=decoder&on=2.0&head=2.0&why=q11k6")
-        view.settle()
-        assert "From where" not in view.page.inner_text("#why")
+    shared.open(av.view(capture).save(tmp_path / "page.html"), ASKED)
+    assert "From where" not in shared.text("#why")

@@ -14,7 +14,7 @@ from attnviz.core.scores import HeadScores
 from benchmarks.many import LENGTH, MOST_MB, SIZES, capture
 from tests.viewing import Opened, opened, write_page
 
-LAYERS, HEADS = 40, 36
+LAYERS, HEADS = 40, 14
 PANEL = 11
 
 

