@@ -74,6 +74,14 @@ def like_a_file(text: str) -> bool:
     )
 
 
+def has_fields(name: str) -> bool:
+    """Whether a file of texts has fields (.jsonl, .csv, ...) and not lines of text."""
+    suffix = Path(name).suffix.lower()
+    if suffix == ".json":
+        raise UsageError(f"{name} is JSON, not lines of text; of an object a line make a .jsonl")
+    return suffix in (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
+
+
 def listed(paths: str | Path | Iterable[str | Path] | None) -> list[str]:
     """One path, several or none, as a list of names."""
     if paths is None:

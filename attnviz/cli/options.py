@@ -217,7 +217,7 @@ class TextsOptions(InputOptions, panel=INPUT):
             if extra := [option(name) for name in ("column", "limit") if getattr(self, name)]:
                 raise UsageError(f"{extra[0]} is for a file of texts; add --texts FILE")
             return [self.read(model, seed=seed, quiet=quiet)]
-        if has_fields(self.texts):
+        if files.has_fields(self.texts):
             return self.grouped(model, None)[0]
         if self.column is not None:
             raise UsageError(f"{self.texts} has no columns; leave out --column {self.column}")
@@ -231,17 +231,17 @@ class TextsOptions(InputOptions, panel=INPUT):
         field = field_of(split)
         if not field:
             return None
-        if self.texts is None or not has_fields(self.texts):
+        if self.texts is None or not files.has_fields(self.texts):
             raise _no_field("split", split)
         return [str(part) for part in self.grouped(model, field)[1] or ()]
 
     def grouped(
         self, model: ModelSettings, group: str | None
     ) -> tuple[Sequence[Input], list[str | None] | None]:
-        """Every text, and what each belongs to where a file has fields; see :func:`has_fields`."""
+        """Every text, and what each belongs to where a file has fields (.jsonl, .csv, ...)."""
         from attnviz.corpus import texts
 
-        if self.texts is None or not has_fields(self.texts):
+        if self.texts is None or not files.has_fields(self.texts):
             if group is not None:
                 raise _no_field("group", group)
             return list(self.read_all(model)), None
@@ -304,17 +304,6 @@ class Quiet(Settings):
     """How much to say."""
 
     quiet: bool = setting(False, "Only results: no progress, no notes.", short="q", common=True)
-
-
-def has_fields(name: str) -> bool:
-    """Whether a file of texts has fields (.jsonl, .csv, ...) and not lines of text."""
-    suffix = Path(name).suffix.lower()
-    if suffix == ".json":
-        raise UsageError(
-            f"{name} is JSON, not lines of text; name it .jsonl if every line is an object with a "
-            "text"
-        )
-    return suffix in (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
 
 
 def say_file(text: str | None, quiet: bool, *options: str) -> None:

@@ -41,7 +41,7 @@ from attnviz.corpus.lines import (
     whole,
 )
 from attnviz.errors import InputError, Setting, UsageError, require, system_errors
-from attnviz.files import contents, listed
+from attnviz.files import contents, has_fields, listed
 
 OBJECTS = ("messages", "spans")
 """What a JSONL object can hold beside fields: the messages of a chat in place of a text, and named
@@ -245,9 +245,7 @@ def read(
     media: bool = False,
 ) -> Iterator[Text | InvalidRecord]:
     """Every text in some files, in order."""
-    fields = not whole_files and any(
-        _suffix(name) in (*_TABLES, *_JSON, *_PARQUET) for name in names
-    )
+    fields = not whole_files and sum(map(has_fields, names)) > 0  # asks all of them
     for chosen in (Setting("column", column), Setting("group", group)):
         if chosen.value is not None and not fields:
             raise UsageError("{} needs a .csv, .tsv, .jsonl or .parquet file; leave it out", chosen)

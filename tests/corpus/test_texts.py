@@ -73,12 +73,8 @@ def test_a_whole_file_is_a_text(tmp_path: Path) -> None:
 
 
 def test_fields_of_json_and_tables_by_name(tmp_path: Path) -> None:
-    rows = [
-        {"body": "one", "doc": 3, "id": "x"},
-        {"body": "two", "doc": "d"},
-        {"body": "three"},
-        {"doc": "d"},
-    ]
+    rows = [{"body": "one", "doc": 3, "id": "x"}, {"body": "two", "doc": "d"}]
+    rows += [{"body": "three"}, {"doc": "d"}]
     lines = file(tmp_path / "x.jsonl", "\n".join(map(json.dumps, rows)))
     table = file(tmp_path / "x.tsv", "doc\tbody\nd\tone\n\ttwo\n")
     texts = list(read([lines, table], column="body", group="doc"))
@@ -86,10 +82,8 @@ def test_fields_of_json_and_tables_by_name(tmp_path: Path) -> None:
         ("one", "3"), ("two", "d"), ("one", "d"),
     ]  # fmt: skip
     assert [(b.number, b.reason) for b in texts if isinstance(b, InvalidRecord)] == [
-        (3, "'doc' is missing"),
-        (4, "the text is missing"),
-        (6, "'doc' is empty"),
-    ]
+        (3, "'doc' is missing"), (4, "the text is missing"), (6, "'doc' is empty"),
+    ]  # fmt: skip
 
 
 def test_options_that_nothing_can_answer(tmp_path: Path) -> None:
@@ -102,6 +96,8 @@ def test_options_that_nothing_can_answer(tmp_path: Path) -> None:
         list(read([table], group="doc"))
     with pytest.raises(InputError, match="no file matches"):
         resolve([str(tmp_path / "*.nothing")])
+    with pytest.raises(UsageError, match="is JSON, not lines of text"):
+        read([table, str(tmp_path / "a.json")])
 
 
 def test_the_digest_tells_texts_apart() -> None:

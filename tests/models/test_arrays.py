@@ -174,7 +174,7 @@ def put(layer: int, value: float) -> Any:
         ({"attentions": layers(), "cross_attentions": layers()}, {"item": 0}, "add source_tokens"),
         (layers(), {"kind": "sideways"}, "no kind='sideways'; choose 'encoder' or"),
         ({"encoder_attentions": layers()}, {"kind": "decoder"}, "kind is for a single list"),
-        ([torch.zeros(0, T, T)], {}, "layer 0: expected at least one head, found none"),
+        (np.zeros((2, 3, T, 0), np.float32), {}, r"shape \[3, 5, 0\], which holds no weights"),
     ],
 )
 def test_what_is_refused(attentions: Any, options: dict[str, Any], message: str) -> None:
@@ -185,13 +185,10 @@ def test_what_is_refused(attentions: Any, options: dict[str, Any], message: str)
 @pytest.mark.parametrize(
     ("tokens", "message"),
     [
-        ("words", "not str; ids need tokenizer"),
-        ([1, 2], "not list of int; ids need tokenizer"),
-        ([], "the list of tokens is empty"),
-        (3, "not int"),
-        (None, "tokens are a list of strings, one for each position, not NoneType"),
+        ("words", "not str; ids need tokenizer"), ([1, 2], "not list of int; ids need tokenizer"),
+        ([], "the list of tokens is empty"), (3, "tokens are a list of strings, .*, not int"),
     ],
-)
+)  # fmt: skip
 def test_tokens_of_the_wrong_type(tokens: Any, message: str) -> None:
     with pytest.raises(AttnvizError, match=message):
         av.from_arrays([torch.eye(2)[None]], tokens)

@@ -130,11 +130,9 @@ def test_encoder_decoder_names() -> None:
     }
     found = av.read(saved, list("abcd"), source_tokens=list("xyz"))
     assert found.layout.heads == {"encoder": (2,), "decoder": (2,), "cross": (2,)}
-    assert found.tokens == tuple("abcd")
-    assert found.source_tokens == tuple("xyz")
-    np.testing.assert_array_equal(
-        found["cross:0.1"], saved["decoder.block.0.layer.1.EncDecAttention"][0, 1]
-    )
+    assert (found.tokens, found.source_tokens) == (tuple("abcd"), tuple("xyz"))
+    expected = saved["decoder.block.0.layer.1.EncDecAttention"][0, 1]
+    np.testing.assert_array_equal(found["cross:0.1"], expected)
 
 
 def test_lists_of_layers(own: Any, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from attnviz.drawing.labels import origin
 from attnviz.errors import AttnvizError, InputError, UsageError
 from attnviz.models import pretrained
 from attnviz.models.demo import DEMOS
+from attnviz.models.recorded.other_tools import read_tokens
 from attnviz.scoring.observe import ScoreObserver
 from attnviz.scoring.probe import probe_prompts
 from tests import ROOT
@@ -347,6 +348,11 @@ def test_a_picture_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFix
     assert "shown whole" in capsys.readouterr().out
     assert main(call) == 2
     assert "--image" in capsys.readouterr().err
+
+
+def test_tokens_as_other_systems_write_lines(tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_bytes("\ufeffThe\r\n café\r\n\r\n sat\r\n".encode())
+    assert read_tokens(tmp_path / "t.txt").texts == ("The", " café", "", " sat")
 
 
 STORY = (ROOT / "sample_inputs" / "story.txt").read_text("utf-8")

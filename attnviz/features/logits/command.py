@@ -66,7 +66,8 @@ def logits(
         return
     for name in fields:
         raise UsageError("{} is a field; add {texts}", Setting(name, words[name]), texts="FILE")
-    text = prompt.read(model, seed=seeded.seed if changed(seeded) else None, quiet=output.quiet)
+    drawn = seeded.seed if changed(seeded) else None
+    [text] = prompt.read_all(model, seed=drawn, quiet=output.quiet)
     with console.waiting("running the model", output.quiet):
         result = function.logits(text, settings=settings, model=model)
     output.deliver(result, paper.options(), by_token=table.by == "token", **display)

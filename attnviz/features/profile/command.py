@@ -102,7 +102,9 @@ def profile(
     check_order(table, attaching.evidence)
     files = texts_or_samples(inputs.files, output.quiet)
     _check_page(output.out or (), settings.select, files)
-    if all(name.endswith(STATE) for name in files):
+    if states := [name for name in files if name.endswith(STATE)]:
+        if len(states) < len(files):
+            raise UsageError(f"{states[0]} holds a profile, not texts; leave out other files")
         if extra := changed(model, settings, but=("stability",)):
             raise UsageError(f"profiles are merged as they are; leave out {', '.join(extra)}")
         result = function.merge_profiles(

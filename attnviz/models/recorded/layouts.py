@@ -253,6 +253,8 @@ def as_numpy(weights: Any, label: str) -> tuple[Array, bool]:
         low, array = weights.dtype == np.float16, np.ma.filled(weights, 0)
     if array.dtype.kind != "f":
         raise InputError("{} holds {}, not floating-point weights", label, array.dtype)
+    if not array.size:
+        raise InputError("{} has shape {}, which holds no weights", label, list(array.shape))
     return np.array(array, np.float64 if array.dtype.itemsize == 8 else np.float32), low
 
 

@@ -518,7 +518,7 @@ def read_tokens(path: Path) -> Tokens:
         listed = parsed(data, path.name)
     else:
         try:
-            listed = data.decode().removesuffix("\n").split("\n")
+            listed = data.decode("utf-8-sig").replace("\r\n", "\n").removesuffix("\n").split("\n")
         except UnicodeDecodeError as error:
             raise InputError(f"{path} is not UTF-8: {one_line(error)}") from None
     if isinstance(listed, list):

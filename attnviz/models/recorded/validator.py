@@ -160,9 +160,7 @@ def length_problems(part: Part, shape: tuple[int, ...], sides: Sides) -> Iterato
 
 def weight_problems(weights: Array, part: Part, of: Quantity | None) -> Iterator[FileProblem]:
     """Find weights [H, T, S] that are not finite, or negative where their quantity has no sign."""
-    if not len(weights):
-        yield FileProblem(part.name, "at least one head", "none")
-    elif not (finite := np.isfinite(weights)).all():
+    if not (finite := np.isfinite(weights)).all():
         partly = np.any(finite.any(-1) & ~finite.all(-1))
         remedy = "" if partly else ", 0 where all keys are masked"
         yield _first_of(part, ~finite, f"finite weights{remedy}", weights)

@@ -234,3 +234,4 @@ def test_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.count("asked for: dog") == 2
     assert main(["logits", "a b", "--by", "layer"]) == 2
     assert "--by takes 'head' or 'token', not 'layer'" in capsys.readouterr().err
+    assert [main(["logits", "a b", name, "2"]) for name in ("--limit", "--column")] == [2, 2]

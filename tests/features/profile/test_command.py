@@ -171,9 +171,8 @@ def test_distances_are_drawn_where_weight_can_be(
 
 def test_bad_lines_are_named_and_counted(tmp_path, capsys) -> None:
     path = tmp_path / "t.jsonl"
-    path.write_text(
-        '{"text": "the cat sat on the mat"}\n{"text": 3}\nnot json\n{"text": "a dog"}\n'
-    )
+    rows = ['{"text": "the cat sat on the mat"}', '{"text": 3}', "not json", '{"text": "a dog"}']
+    path.write_text("\n".join(rows))
     assert main(["profile", str(path)]) == 3
     err = capsys.readouterr().err
     assert "t.jsonl:2: the text is no text (3); skipped" in err
@@ -181,6 +180,7 @@ def test_bad_lines_are_named_and_counted(tmp_path, capsys) -> None:
     assert "2 of 4 texts could not be used" in err
     assert main(["profile", str(path), "--strict"]) == 1
     assert "t.jsonl:2" in capsys.readouterr().err
+    assert main(["profile", str(path), "part.profile"]) == 2
 
 
 def test_texts_in_memory_are_profiled_as_those_of_a_file(corpus, kept: Path) -> None:
