@@ -52,6 +52,8 @@ def no_text(file: BufferedReader) -> Problem | None:
     start = file.peek(1024)[:1024]
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return Problem("UTF-16; save the file as UTF-8")
+    if start.startswith(b"\x1f\x8b"):
+        return Problem("compressed by gzip; unpack it")
     return Problem("no text: it holds zero bytes") if b"\0" in start else None
 
 

@@ -70,6 +70,9 @@ def test_a_whole_file_is_a_text(tmp_path: Path) -> None:
     assert empty.reason == "the text is empty"
     assert isinstance(zeros, InvalidRecord)
     assert "zero bytes" in zeros.reason
+    packed = tmp_path / "a.txt.gz"
+    packed.write_bytes(b"\x1f\x8b\x08\x00 of a text")
+    assert [bad.reason for bad in read([str(packed)])] == ["compressed by gzip; unpack it"]
 
 
 def test_fields_of_json_and_tables_by_name(tmp_path: Path) -> None:

@@ -208,6 +208,9 @@ class AblationSettings(Settings):
                 self.curve[:40],
                 curve=...,
             )
+        if self.draws is not None and "resample" not in self.methods:
+            fault = "{draws} is of other texts to resample from; add resample to {method}"
+            raise UsageError(fault, draws=self.draws, method=self.method)
         check_split(self.split)
         if self.split != HALVES and self.curve is None:
             raise UsageError("{split} is of a curve; add {curve}", split=self.split, curve=...)
