@@ -28,7 +28,6 @@ from attnviz.models.hooked import checkpoint
 from attnviz.models.hooked.network import Item
 from attnviz.models.hooked.survey import Trace, compare
 from attnviz.models.hooked.trace import ModuleCall, calls_of
-from attnviz.models.hooked.windows import selected
 from tests import mostly_slow
 from tests.checkpoints import edit_config
 from tests.models.tiny import (
@@ -601,42 +600,6 @@ def test_granites_weights_are_those_that_its_outputs_are_made_of(family: str) ->
         torch.testing.assert_close(rows.weights / shares, maps, rtol=1e-4, atol=1e-5)
         outputs = blocks.outputs(site).transpose(1, 2).flatten(2)
         torch.testing.assert_close(outputs, call.entered, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("family", ["deepseek_v32", "glm_moe_dsa", "axk2"])
-def test_keys_that_an_indexer_chooses_are_those_of_eager_attention(
-    family: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from tests import families
-
-    if family not in transformers.CONFIG_MAPPING:
-        pytest.skip(f"transformers {transformers.__version__} has no {family}")
-    monkeypatch.setitem(families.MORE, family, {"index_topk": 4})
-    model = families.built(transformers.CONFIG_MAPPING[family])
-    model.set_attn_implementation("eager")
-    ids = families.IDS
-    plain = model(torch.tensor([ids]), output_attentions=True).attentions
-    assert max(int((weights > 0).sum(-1).max()) for weights in plain) == 4
-    source = av.load(model)
-    assert source.info.backend == "hooked"
-    batch = [source.prepare(Prompt(ids=some)) for some in (ids, ids[:5])]
-    seen = watch(source, batch)
-    assert len(seen.weights) == 3
-    for site, weights in seen.weights.items():
-        torch.testing.assert_close(weights[:1], plain[site.layer], rtol=1e-4, atol=1e-5)
-
-
-def test_chosen_keys_are_no_more_than_the_mask_lets_through() -> None:
-    indices = torch.tensor([[[0, 1], [2, 1], [0, 2]]])
-    causal = selected(None, indices, True, 3)[0]
-    assert causal[0, 0].tolist() == [[True, False, False], [False, True, False],
-                                     [True, False, True]]  # fmt: skip
-    only = torch.tensor([True, True, False])
-    masked = selected(only.expand(1, 1, 3, 3), indices, False, 3)[0]
-    assert masked[0, 0].tolist() == [[True, True, False], [False, True, False],
-                                     [True, False, False]]  # fmt: skip
-    added = selected(torch.zeros(1, 1, 3, 3), indices, False, 3)[0]
-    assert (added == 0).tolist() == selected(None, indices, False, 3)[0].tolist()
 
 
 @pytest.mark.parametrize(

@@ -160,6 +160,7 @@ def test_ids_have_texts(loaded: Any) -> None:
 
 PLACES = {
     "bert": {"encoder": "encoder.layer.{}.attention.output:out"},
+    "distilbert": {"encoder": "transformer.layer.{}.sa_layer_norm:out"},
     "gpt2": {"decoder": "h.{}.ln_2:in"},
     "llama": {"decoder": "layers.{}.post_attention_layernorm:in"},
     "mistral": {"decoder": "layers.{}.post_attention_layernorm:in"},
@@ -180,7 +181,7 @@ PLACES = {
 }
 """Where transformers' own models have what comes after attention and its residual connection."""
 
-POST = ("bert", "bart")
+POST = ("bert", "distilbert", "bart")
 
 
 class Written:

@@ -6,6 +6,7 @@ import base64
 import json
 import zlib
 from collections.abc import Mapping
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ from attnviz.drawing.palette import UNSELECTED, rgb
 from attnviz.drawing.reasons import steps
 from attnviz.errors import ModelError, UsageError
 from attnviz.features.ablation import fills
+from attnviz.features.explain.result import BLOCKED
 from attnviz.features.explain.result import UNSELECTED as LEFT_OUT
 from attnviz.features.view.document import document
 from attnviz.features.view.long.page import page
@@ -51,6 +53,7 @@ from attnviz.models.recorded.format import unpack_masks as unpack
 from attnviz.scoring.merged import shown_map
 from attnviz.scoring.observe import Recorder, score_capture
 from tests import families, reference_scores
+from tests.models.tiny import same_maps
 from tests.viewing import data_of
 
 T, K = 17, 5
@@ -359,7 +362,7 @@ def test_index_scores_are_those_of_an_indexer_done_by_hand(
 
 @pytest.mark.parametrize("family", ["deepseek_v32", "glm_moe_dsa", "axk2", "hy_v4"])
 def test_the_highest_index_scores_are_the_keys_that_attention_is_left(family: str) -> None:
-    """Beside what the model's own indexers returned, in their order."""
+    """Beside what the model's own indexers returned, in their order, and its eager attention."""
     if family not in CONFIG_MAPPING:
         pytest.skip(f"this transformers has no {family}")
     own = families.built(CONFIG_MAPPING[family])
@@ -374,7 +377,9 @@ def test_the_highest_index_scores_are_the_keys_that_attention_is_left(family: st
             indexer.register_forward_hook(
                 lambda m, args, out, number=number: order.update({number: out[0].numpy()})
             )
-    own(torch.tensor([IDS]))
+    own.set_attn_implementation("eager")
+    eager = own(torch.tensor([IDS]), output_attentions=True).attentions
+    same_maps(weights, eager, within=1e-5)
     assert [site.layer for site in scores.maps] == sorted(order)
     for site, maps in scores.maps.items():
         allowed = weights.reach[site].allowed(T, T)[0]
@@ -465,8 +470,7 @@ def test_a_small_map_of_an_explanation_tells_what_was_left_out(
         tokenizer_object=Tokenizer(WordLevel({f"w{n}": n for n in range(41)}, "w0")), unk_token="w0"
     )
     tokenizer.backend_tokenizer.pre_tokenizer = Whitespace()  # type: ignore[assignment]
-    source = av.load(model, tokenizer=tokenizer)
-    report = av.explain(" ".join(f"w{n}" for n in IDS), model=source)
+    report = av.explain(" ".join(f"w{n}" for n in IDS), model=av.load(model, tokenizer=tokenizer))
     assert report.heads
     for head in report.shown_heads:
         cells = np.array(head.map)
@@ -475,12 +479,15 @@ def test_a_small_map_of_an_explanation_tells_what_was_left_out(
         assert (cells[past] >= LEFT_OUT).all()
         assert min(head.weights) >= 0
     assert av.read(report.save(tmp_path / "e.json")) == report
-    plain = av.explain("w5 w9", model=source)
-    figures = [found.figure() for found in (report, plain)]
+    one = replace(report, heads=report.heads[:1], beside=(), negative=None)
+    cells = np.array(one.heads[0].map)
+    none = np.where(cells == LEFT_OUT, BLOCKED, cells).tolist()
+    head = replace(one.heads[0], map=tuple(map(tuple, none)))
+    figures = [found.figure() for found in (one, replace(one, heads=(head,)))]
     said = [any("did not select the key" in text.get_text() for text in figure.findobj(Text))
             for figure in figures]  # fmt: skip
     assert said == [True, False]
-    figures[0].savefig(tmp_path / "e.png")
+    figures[0].savefig(tmp_path / "e.png", dpi=60)
     with Image.open(tmp_path / "e.png") as image:
         colors = {color for _, color in image.convert("RGB").getcolors(1 << 24)}
     assert rgb(UNSELECTED) in colors
