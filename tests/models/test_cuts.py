@@ -22,7 +22,6 @@ from attnviz.core import arrays
 from attnviz.core.heads import Site, SiteKind
 from attnviz.core.prompt import Generation, Inputs, Prompt
 from attnviz.core.source import Cut, CutMethod, ForwardRequest, Output, Rows, Source, Start
-from attnviz.errors import ModelError
 from attnviz.models import pretrained
 from tests import mostly_slow
 from tests.models.tiny import HEADS, SEQ2SEQ, hooked_only, inputs_of, ran, transformers
@@ -250,17 +249,6 @@ def test_a_row_without_keys_of_another_text_is_zero(load: Any) -> None:
     seen = Weights(site)
     ran(source, [inputs_of(source, IDS, TARGET)], [seen], cuts={site: every})
     assert not seen.whole().any()
-
-
-def test_eager_models_are_refused(loaded: Any) -> None:
-    source = loaded("gpt_neo")
-    assert source.info.backend == "eager"
-    site = source.layout.sites[0]
-    cut = cut_of("gpt2", "mask", 4)
-    with pytest.raises(ModelError, match="cannot be gated"):
-        ran(source, [source.prepare(Prompt(ids=IDS))], cuts={site: cut})
-    with pytest.raises(ModelError, match="cannot be cut"), source.cutting({site: cut}):
-        pass
 
 
 @pytest.mark.parametrize("backend", ["native", "hooked"])

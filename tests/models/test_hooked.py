@@ -157,16 +157,6 @@ def test_the_blocks_do_not_matter(
         assert torch.equal(blocks.allowed[site], whole.allowed[site])
 
 
-def test_layers_are_numbered_as_the_model_numbers_them(loaded: Any) -> None:
-    assert loaded("albert").layout.heads == {"encoder": (4, 4, 4)}  # shared weights
-    assert loaded("lfm2").layout.heads == {"decoder": (0, 4)}  # a convolution first
-    assert loaded("bart").layout.heads == {
-        "encoder": (4, 4),
-        "decoder": (2, 2, 2),
-        "cross": (2, 2, 2),
-    }
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_tapped_too(dtype: torch.dtype, folders: Folders, eager: Any) -> None:
     source = load(folders("llama"), dtype)

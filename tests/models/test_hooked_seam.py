@@ -13,7 +13,7 @@ from transformers.models.llama import modeling_llama
 
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs
-from attnviz.core.source import Gate, Rows, Start
+from attnviz.core.source import Cut, Donor, Gate, Start
 from attnviz.errors import ModelError
 from attnviz.models import hooked
 from attnviz.scoring.observe import Recorder
@@ -230,30 +230,6 @@ def test_a_stack_whose_layers_need_more_than_states_has_no_start(
     assert source.start_kind is None
 
 
-def hooks(source: hooked.Hooked) -> list[object]:
-    """The hooks that there are (transformers has some of its own), and replaced methods."""
-    return [
-        (list(module._forward_hooks), list(module._forward_pre_hooks), "forward" in vars(module))
-        for module in source._network.model.modules()
-    ]
-
-
-def test_a_pass_that_fails_leaves_no_hook_behind(loaded: Any) -> None:
-    source = loaded("llama")
-    batch = batch_of(source)
-    whole = ran(source, batch, states=True)
-    before = hooks(source)
-
-    class Stopper:
-        def observe(self, rows: Rows) -> None:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        ran(source, batch, [Stopper()], states=True, start=Start(1, whole.states[1]))
-    assert hooks(source) == before
-    assert torch.equal(source.forward(batch).hidden, whole.hidden)
-
-
 # --- gates, gradients, sinks -------------------------------------------------------------------
 
 
@@ -316,5 +292,14 @@ def test_eager_models_give_logits_and_say_what_they_cannot(loaded: Any) -> None:
     reason = "gpt_neo models compute it in code of their own (eager backend)"
     assert source.no_gates == reason
     assert source.output(Site("decoder", 0)).weight is not None
-    with pytest.raises(ModelError, match=r"cannot be gated: gpt_neo models compute it"):
-        ran(source, batch_of(source), gates={Site("decoder", 0): Gate(torch.ones(4))})
+    batch, site = batch_of(source), Site("decoder", 0)
+    every = Cut(torch.ones(1, 4) > 0, torch.ones(1, 13) > 0, torch.ones(1, 13) > 0)
+    for change in (
+        {"gates": {site: Gate(torch.ones(4))}},
+        {"donors": {site: [Donor("z", torch.zeros(2, 4, 13, 4), torch.ones(2, 4))]}},
+        {"cuts": {site: every}},
+    ):
+        with pytest.raises(ModelError, match=r"cannot be gated: gpt_neo models compute it"):
+            ran(source, batch, **change)
+    with pytest.raises(ModelError, match="cannot be cut"), source.cutting({site: every}):
+        pass
