@@ -238,23 +238,6 @@ def test_what_cannot_be_watched() -> None:
             watched.capture(**wrong)
 
 
-def test_parts_of_different_lengths() -> None:
-    class Pools(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.one, self.two = (nn.MultiheadAttention(D, H) for _ in range(2))
-
-        def forward(self, x: Tensor) -> Tensor:
-            x = self.one(x, x, x)[0][::2]
-            return self.two(x, x, x)[0]
-
-    module = Pools()
-    with av.watch(module) as watched:
-        module(torch.randn(6, D))
-    with pytest.raises(UsageError, match="over 6×6 and over 3×3 positions; choose those of one"):
-        watched.capture()
-
-
 class Dotted(nn.Module):
     """Attention of one's own, which calls PyTorch's function."""
 

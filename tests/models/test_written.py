@@ -680,7 +680,7 @@ def test_weights_are_those_that_the_module_kept(
 @pytest.mark.parametrize(
     ("run", "kind", "says"),
     [
-        (memory_behind, "decoder", ""),
+        (memory_behind, "decoder", ""), (keywords, "cross", ""),
         (by(sparse), "encoder", "no softmax was seen, but rows sum to 1"),
         (by(lambda q, k: (e := (q @ k.mT).exp()) / (1 + e.sum(-1, True))), "encoder", "less than"),
         (averaged, "encoder", "heads are mixed after the softmax"),
@@ -689,7 +689,7 @@ def test_weights_are_those_that_the_module_kept(
 def test_what_is_said_of_them(run: Callable[..., Any], kind: str, says: str) -> None:
     module, x = seeded(run)
     with av.watch(module) as watched:
-        module(x)
+        module(**x) if isinstance(x, dict) else module(x)
     found = watched.capture(item=0)
     assert found.layout.kinds == (kind,)
     assert says in "".join(found.inputs.notes)
