@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import attnviz as av
+from attnviz.core.heads import Site
 from attnviz.errors import UsageError
 
 B, T, S, D, H = 2, 6, 5, 24, 3
@@ -695,6 +696,14 @@ def test_what_is_said_of_them(run: Callable[..., Any], kind: str, says: str) -> 
     assert says in "".join(found.inputs.notes)
     if run is memory_behind:
         assert found.inputs.sides[kind].keys.texts[T:] == tuple(f"memory {n}" for n in range(4))
+
+
+def test_keys_that_a_mask_blocks_are_no_choice() -> None:
+    module, x = seeded(mask_between)
+    with av.watch(module) as watched:
+        module(x)
+    reach = watched.capture(item=1).reach[Site("encoder", 0)].allowed(T, T)
+    assert reach[0].sum(-1).tolist() == [T - 2] * T
 
 
 def linear_attention(m: Module, x: Tensor) -> Tensor:
