@@ -32,6 +32,7 @@ from tests import mostly_slow
 from tests.checkpoints import edit_config
 from tests.models.tiny import (
     FAMILIES,
+    HEADS,
     HOOKED,
     LONG,
     LONGEST,
@@ -40,10 +41,12 @@ from tests.models.tiny import (
     SIZES,
     TWO_STACKS,
     VOCABULARY,
+    WORDLESS,
     Blocks,
     Folders,
     build,
     inputs_of,
+    ran,
     transformers,
 )
 
@@ -86,12 +89,20 @@ def watch(source: hooked.Hooked, batch: Sequence[Any]) -> Watcher:
     return watcher
 
 
-def eager_maps(model: Any, family: str, **inputs: Any) -> dict[Site, torch.Tensor]:
-    """What transformers returns for one input: [H, T, S] by site; gaps are not numbered."""
+def eager_pass(model: Any, family: str, **inputs: Any) -> Any:
+    """What transformers returns for one input."""
     tensors = {name: torch.tensor([value]) for name, value in inputs.items()}
     cache = {"use_cache": False} if family in SEQ2SEQ else {}
     with torch.no_grad():
-        output = model(**tensors, **cache, output_attentions=True)
+        return model(**tensors, **cache, output_attentions=True)
+
+
+def eager_maps(model: Any, family: str, **inputs: Any) -> dict[Site, torch.Tensor]:
+    """Its weights, [H, T, S] by site; gaps are not numbered."""
+    return maps_of(eager_pass(model, family, **inputs), family)
+
+
+def maps_of(output: Any, family: str) -> dict[Site, torch.Tensor]:
     if family in SEQ2SEQ:
         kinds = ("encoder", "decoder", "cross")
         return {
@@ -106,8 +117,11 @@ def eager_maps(model: Any, family: str, **inputs: Any) -> dict[Site, torch.Tenso
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_equals_its_own_eager_attention(family: str, loaded: Any, eager: Any) -> None:
-    source = loaded(family)
-    theirs = eager(source.folder, "AutoModelForSeq2SeqLM" if family in SEQ2SEQ else "AutoModel")
+    """Weights, what they were allowed to be, and logits."""
+    source, words = loaded(family), family not in WORDLESS
+    kind = "Seq2SeqLM" if family in SEQ2SEQ else HEADS.get(family, "CausalLM")
+    theirs = eager(source.folder, f"AutoModelFor{kind}" if words else "AutoModel")
+    assert bool(source.no_logits) != words
     hooked = source.info.backend == "hooked"
     if VERSION >= (5, 23):  # the version this was written with; fewer families asked before
         assert hooked == (family in HOOKED), source.info
@@ -115,13 +129,21 @@ def test_every_family_equals_its_own_eager_attention(family: str, loaded: Any, e
     assert bool(source.info.reason) != hooked
     batch = [inputs_of(source, *both) for both in ((SHORT, (0, *LONG[:8])), (LONG, SHORT))]
     watcher = watch(source, batch)  # blocks of a padded batch
+    output, plain = ran(source, batch, logits=words), source.forward(batch)
+    assert plain.logits is None
     sites = [site for site in source.layout.sites if source.layout.heads[site.kind][site.layer]]
     assert sorted(watcher.weights) == sorted(sites)
     for item, ids in enumerate((SHORT, LONG)):
         inputs = {"input_ids": ids}
         if family in SEQ2SEQ:
             inputs["decoder_input_ids"] = batch[item].sides["decoder"].queries.ids
-        alone = eager_maps(theirs, family, **inputs)
+        made = eager_pass(theirs, family, **inputs)
+        if words:
+            expected, length = made.logits[0], made.logits.shape[1]
+            assert expected.std() > 1e-3, "too even to prove anything"
+            torch.testing.assert_close(output.logits[item, :length], expected, atol=1e-4, rtol=1e-5)
+            torch.testing.assert_close(output.hidden[item, :length], plain.hidden[item, :length])
+        alone = maps_of(made, family)
         assert len(alone) == len(sites)
         for site, native in zip(sites, (alone[s] for s in sorted(alone, key=by_kind)), strict=True):
             heads, queries, keys = native.shape
