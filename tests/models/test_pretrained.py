@@ -99,12 +99,6 @@ def test_relative_positions_are_not_computed_as_absolute_ones(bert):
         pretrained.load(str(bert), device="cpu")
 
 
-def test_an_explicit_dtype_is_honoured(models):
-    source = pretrained.load(str(models["gpt2"]), device="cpu", dtype="bfloat16")
-    assert source.info.dtype == "bfloat16"
-    assert "bfloat16" in source.info.exactness
-
-
 # --- prompts -----------------------------------------------------------------------------------
 
 
