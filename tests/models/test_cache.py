@@ -25,6 +25,7 @@ from attnviz.features.models.function import models
 from attnviz.models import cache
 from attnviz.models.cache import Cache, as_records, pack_arrays, unpack_arrays
 from tests import ROOT, checkpoints, forking
+from tests.models.tiny import Folders
 
 TEXT = "the cat river moon stone the cat river moon"
 
@@ -194,14 +195,11 @@ def test_models_in_memory_are_not_known(place: Path) -> None:
     assert av.load(model).contents is None
 
 
-def test_a_hooked_model_is_known_by_its_numbers(place: Path, tmp_path: Path) -> None:
-    sizes = {"hidden_size": 16, "intermediate_size": 16, "vocab_size": 50}
-    heads = {"num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2}
-    LlamaForCausalLM(LlamaConfig(**sizes, **heads)).save_pretrained(tmp_path / "llama")
-    source: Any = av.load(tmp_path / "llama")
+def test_a_hooked_model_is_known_by_its_numbers(place: Path, folders: Folders) -> None:
+    source: Any = av.load(folders("llama"))
     known = source.contents
     assert known is not None
-    assert av.load(tmp_path / "llama").contents == known
+    assert av.load(folders("llama")).contents == known
     with torch.no_grad():
         source._network.model.model.layers[0].mlp.up_proj.weight[0, 0] += 1e-3
     assert source.contents != known

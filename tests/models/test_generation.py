@@ -113,7 +113,7 @@ def calls(source: Any, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, bool]
 def test_decoders_write_several_texts_side_by_side_as_each_alone(
     family: str, loaded: Any, eager: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prompting, "WRITES_AT_MOST", 12)
+    monkeypatch.setattr(prompting, "WRITES_AT_MOST", 6)
     source: Any = load(str(loaded(family).folder))
     prompts = [Prompt(ids=ids) for ids in (SHORT, LONG, SHORT[:1])]
     alone = [source.prepare(prompt) for prompt in prompts]
@@ -124,7 +124,7 @@ def test_decoders_write_several_texts_side_by_side_as_each_alone(
         several.append((len(prompts), False))
     assert made == [(1, False), *several]
     written = side(alone[1]).ids
-    whole = generated(eager(source.folder, SEQUENCE), LONG, 12, cache=False)
+    whole = generated(eager(source.folder, SEQUENCE), LONG, 6, cache=False)
     assert list(written) == whole[: len(written)]
 
 

@@ -438,12 +438,6 @@ def test_bert_guesses_masked_words() -> None:
     assert right >= 3 * commonest
 
 
-def test_the_default_model_is_bundled(capsys) -> None:
-    assert main(["heads", "The keys to the cabinet are on the table"]) == 0
-    assert "demo-gpt2" in capsys.readouterr().out
-    assert av.capture("a b c", pair="x y", model="fresh").source.backend == "untrained"
-
-
 def test_that_it_is_for_teaching_is_said_once_and_where_others_can_be_fetched(
     capsys, monkeypatch
 ) -> None:

