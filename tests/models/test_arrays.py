@@ -11,6 +11,7 @@ import torch
 import attnviz as av
 from attnviz.core.heads import Site
 from attnviz.errors import AttnvizError, InputError, UsageError
+from attnviz.models.demo import DEMOS
 
 L, B, H, T, S = 2, 3, 4, 5, 6
 WORDS = ["the", "cat", "sat", "on", "mats"]
@@ -80,9 +81,7 @@ def test_half_precision_sinks_and_masked_rows() -> None:
 
 def test_ids_with_a_tokenizer() -> None:
     transformers = pytest.importorskip("transformers")
-    from tests.models.test_wrapped_model import DEMO
-
-    tokenizer = transformers.AutoTokenizer.from_pretrained(DEMO)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(DEMOS["demo-gpt2"])
     ids = tokenizer("the cats", return_tensors="pt").input_ids
     size = ids.shape[1]
     found = av.from_arrays([torch.eye(size)[None]], ids, tokenizer=tokenizer)

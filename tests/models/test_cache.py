@@ -24,6 +24,7 @@ from attnviz.features.ablation import fills
 from attnviz.features.models.function import models
 from attnviz.models import cache
 from attnviz.models.cache import Cache, as_records, pack_arrays, unpack_arrays
+from attnviz.models.demo import DEMOS
 from tests import ROOT, checkpoints, forking
 from tests.models.tiny import Folders
 
@@ -208,14 +209,12 @@ def test_a_hooked_model_is_known_by_its_numbers(place: Path, folders: Folders) -
 def _folder(kind: str, at: Path) -> Path:
     """A model's folder with every kind of file that decides tokens, and one that decides none."""
     if kind == "demo-gpt2":
-        shutil.copytree(Path(cache.__file__).parent / "demo" / kind, at)
+        shutil.copytree(DEMOS[kind], at)
     elif kind == "gpt2":
         checkpoints.write(at, kind)
         AutoTokenizer.from_pretrained(at).save_pretrained(at)
     else:
-        tokenizer = AutoTokenizer.from_pretrained(
-            Path(cache.__file__).parent / "demo" / "demo-gpt2"
-        )
+        tokenizer = AutoTokenizer.from_pretrained(DEMOS["demo-gpt2"])
         config = LlamaConfig(
             vocab_size=len(tokenizer), hidden_size=16, intermediate_size=16, num_hidden_layers=1,
             num_attention_heads=2, eos_token_id=1, max_position_embeddings=64,

@@ -27,11 +27,6 @@ def load(folder, dtype=torch.float32):
     return native.load(locate(str(folder)), "cpu", str(dtype).removeprefix("torch."))
 
 
-@pytest.fixture
-def bert(tmp_path):
-    return checkpoints.write(tmp_path / "model", "bert")
-
-
 class Keeper:
     """Whole maps [B, H, T, T] by site, put together from blocks."""
 

@@ -23,6 +23,7 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import AttnvizError, InputError, UsageError
 from attnviz.models import pretrained
+from attnviz.models.demo import DEMOS
 from attnviz.models.folder import locate
 from attnviz.scoring.observe import ScoreObserver
 from tests.models.test_wrapped_model import fresh
@@ -119,9 +120,7 @@ def test_the_end_of_text_as_padding() -> None:
 
 
 def test_ids_and_the_padding_of_a_tokenizer() -> None:
-    from tests.models.test_wrapped_model import DEMO
-
-    tokenizer = AutoTokenizer.from_pretrained(DEMO)
+    tokenizer = AutoTokenizer.from_pretrained(DEMOS["demo-gpt2"])
     batch, rows, _, alone = padded("bert", "right")
     ids = torch.tensor(rows)
     ids[ids == PAD] = 40
@@ -357,7 +356,6 @@ def test_scores_in_half_precision_are_summed_in_float32(dtype: torch.dtype) -> N
 
 
 TEXT = "the keys to the cabinet are on the table"
-DEMO = Path(av.__file__).parent / "models" / "demo" / "demo-gpt2"
 
 
 def load(how: str) -> tuple[Any, Any]:
@@ -365,8 +363,8 @@ def load(how: str) -> tuple[Any, Any]:
     if how != "in memory":
         source = pretrained.load("demo-gpt2", backend=how)  # type: ignore[arg-type]
         return source, source
-    model = transformers.AutoModelForCausalLM.from_pretrained(DEMO)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(DEMO)
+    model = transformers.AutoModelForCausalLM.from_pretrained(DEMOS["demo-gpt2"])
+    tokenizer = transformers.AutoTokenizer.from_pretrained(DEMOS["demo-gpt2"])
     first, second = (av.load(model, tokenizer=tokenizer) for _ in range(2))
     return first, second
 

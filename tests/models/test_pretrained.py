@@ -20,12 +20,6 @@ from attnviz.scoring.observe import Recorder
 from tests import checkpoints
 
 
-@pytest.fixture
-def bert(models, tmp_path):
-    """A BERT that a test may break."""
-    return Path(shutil.copytree(models["bert"], tmp_path / "bert"))
-
-
 def tokens_of(inputs):
     return next(iter(inputs.sides.values())).queries
 

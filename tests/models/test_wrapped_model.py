@@ -15,10 +15,10 @@ from attnviz.core.source import ForwardRequest, Start
 from attnviz.drawing.labels import origin
 from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.features.ablation import fills
+from attnviz.models.demo import DEMOS
 from tests.models.tiny import FAMILIES, SEQ2SEQ, SHORT, transformers
 
 TEXT = "the keys to the cabinet are on the table"
-DEMO = Path(av.__file__).parent / "models" / "demo" / "demo-gpt2"
 
 
 def fresh(family: str, implementation: str = "sdpa") -> Any:
@@ -59,7 +59,7 @@ def same(before: dict[str, Any], after: dict[str, Any]) -> None:
 @pytest.fixture
 def gpt2() -> Any:
     model = transformers.AutoModelForCausalLM.from_pretrained(
-        DEMO, attn_implementation="sdpa", dtype=torch.float32
+        DEMOS["demo-gpt2"], attn_implementation="sdpa", dtype=torch.float32
     )
     model.transformer.h[1].attn.attn_dropout.p = 0.5
     model.train()
@@ -70,7 +70,7 @@ def gpt2() -> Any:
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Any:
-    return transformers.AutoTokenizer.from_pretrained(DEMO)
+    return transformers.AutoTokenizer.from_pretrained(DEMOS["demo-gpt2"])
 
 
 @pytest.mark.parametrize("family", ["gpt2", "llama", "gemma2", "bert", "bart", "t5"])
