@@ -55,7 +55,7 @@ def cut_of(family: str, method: CutMethod, heads: int, runs: int = 1) -> Cut:
 @pytest.fixture
 def load(loaded: Any) -> Callable[[str, str], Any]:
     def source(family: str, backend: str) -> Any:
-        found = loaded(family, 8.0, backend=backend)
+        found = loaded(family, backend=backend)
         if backend == "hooked":
             hooked_only(found)
         return found
@@ -330,7 +330,7 @@ def test_the_end_of_a_pass_is_that_of_a_whole_one(
 @pytest.mark.parametrize("family", ["bert", "lfm2", "bart"])
 def test_who_cannot_says_so(family: str, loaded: Any) -> None:
     """A text read in both directions, layers with a state of their own, two stacks."""
-    source = loaded(family, 8.0)
+    source = loaded(family)
     assert not source.continues
 
 
