@@ -171,7 +171,6 @@ def test_norms_by_head_from_the_file_alone_are_those_of_the_weights_that_run(
         source = av.load(name)
         reads.append(source.reading(Site(kind, 1)))
         weight = source.output(Site(kind, 1)).weight
-        assert weight is not None
         writes.append(arrays.doubles(weight))
     assert source.info.model.endswith("+tuned")
     parts = {name: np.subtract(*(arrays.doubles(getattr(one, name)) for one in reads[::-1]))
@@ -293,7 +292,6 @@ def test_adapters_of_a_model_in_memory_are_in_the_weights_while_it_runs(folders:
     assert furthest(maps(Peft(model)), eager(model)) < 1e-5
     first = model.model.layers[0].self_attn.o_proj
     weight = source.output(Site("decoder", 0)).weight  # [H, d_v, D], of what runs
-    assert weight is not None
     whole = first.base_layer.weight + first.b @ first.a
     torch.testing.assert_close(weight.reshape(-1, weight.shape[-1]).T, whole)
     for key, tensor in model.state_dict().items():

@@ -369,7 +369,6 @@ def test_processes_may_write_and_remove_at_once(place: Path) -> None:
     ]
     for process in running:
         assert process.wait(120) == 0, process.stderr and process.stderr.read().decode()
-        assert process.stderr is not None
         process.stderr.close()
     left = list(place.iterdir())
     assert all(path.suffix == ".kept" for path in left)
@@ -440,7 +439,7 @@ def test_what_is_taken_says_which_library_made_it(place: Path) -> None:
             source.add_versions({ran: ""})
             return b"made"
 
-        assert recall(source, make, what=ran) == b"made"  # type: ignore[arg-type]
+        assert recall(source, make, what=ran) == b"made"
         return source.info.versions
 
     for ran in ("torch", "numpy"):

@@ -48,7 +48,7 @@ def with_any_template(backend: Any) -> Load:
 
     def with_template(jinja: str) -> Source:
         texts._tokenizer.chat_template = jinja
-        return source  # type: ignore[no-any-return]
+        return source
 
     return with_template
 
@@ -70,8 +70,7 @@ def reference_ids(jinja: str, chat: list[dict[str, str]]) -> list[int]:
     made = tokenizer.apply_chat_template(
         chat, add_generation_prompt=chat[-1]["role"] != "assistant", return_dict=True
     )
-    ids: list[int] = made["input_ids"]
-    return ids
+    return made["input_ids"]
 
 
 def standing(pieces: list[tuple[str, int | None]]) -> Iterator[tuple[int, int, int]]:

@@ -96,7 +96,6 @@ def edited(family: str, cuts: Mapping[int, Cut], kind: SiteKind) -> Iterator[Non
             return eager(layer, q, k, v, whole.masked_fill(lost, -torch.inf), *a, **kw)
         _, weights = eager(layer, q, k, v, mask, *a, **kw)
         if cut.method == "redirect":
-            assert cut.instead is not None
             target = cut.instead[:, None, None].expand(size) & seen
             lost = lost & target.any(-1, keepdim=True)
             given = torch.where(target, weights, 0)
@@ -132,7 +131,6 @@ def by_eager(family: str, folder: Path, cuts: Mapping[int, Cut]) -> Tensor:
 
 def logits_of(source: Source, inputs: Inputs, request: ForwardRequest) -> Tensor:
     logits = source.forward([inputs], request=request).logits
-    assert logits is not None
     return torch.as_tensor(logits)[0]
 
 
@@ -231,7 +229,6 @@ def test_runs_of_a_batch_have_cuts_of_their_own(load: Any) -> None:
         hidden=False, logits=True, cuts={site: three}, start=Start(1, states[1])
     )
     together = source.forward([inputs] * 3, request=request).logits
-    assert together is not None
     for n in range(3):
         alone = Cut(three.heads[n : n + 1], three.rows, three.keys)
         whole = ForwardRequest(hidden=False, logits=True, cuts={site: alone})
@@ -277,7 +274,6 @@ def test_a_model_writes_with_its_edges_cut(backend: str) -> None:
         inputs = source.prepare(Prompt(ids=tuple(ids)))
         request = ForwardRequest(logits=True, cuts=dict.fromkeys(source.layout.sites, wide))
         output: Output = source.forward([inputs], request=request)
-        assert output.logits is not None
         ids.append(int(output.logits[0, -1].argmax()))
     assert got.ids == tuple(ids)
     assert source.prepare(asked).sides["decoder"].queries.ids != got.ids
@@ -311,7 +307,6 @@ def test_the_end_of_a_pass_is_that_of_a_whole_one(
     source = getattr(source, "light") if light else source  # noqa: B009
     assert source.continues
     whole = ran(source, [source.prepare(Prompt(ids=IDS))], hidden=False, logits=True, keep=True)
-    assert whole.past is not None
     assert whole.past.length == len(IDS)
     past = whole.past.first(HALF)
     torch.testing.assert_close(last(source, past=past), last(source)[:, HALF:], rtol=0, atol=1e-5)

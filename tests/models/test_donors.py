@@ -15,7 +15,7 @@ from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import PARTS, Donor, ForwardRequest, Gate, Part, Source, Start
 from attnviz.models.demo import DEMOS
 from tests import mostly_slow
-from tests.models.tiny import GAIN, inputs_of, ran
+from tests.models.tiny import inputs_of, ran, tiny
 
 transformers = pytest.importorskip("transformers")
 
@@ -35,8 +35,7 @@ TARGET = (2, 14, 8, 39, 26)
 def source(request: pytest.FixtureRequest, loaded: Any) -> Source:
     name = request.param
     if name in TINY:
-        source: Source = loaded(name, GAIN.get(name, 3.0))
-        return source
+        return tiny(name, loaded)
     return av.load(name)
 
 
@@ -97,9 +96,7 @@ def test_all_that_attention_reads_is_all_that_it_gives(
             Donor(one, theirs[one][site], torch.ones(2, theirs[one][site].shape[1]))
             for one in parts
         ]
-        found = ran(source, clean, donors={site: donors}).hidden
-        assert found is not None
-        return found
+        return ran(source, clean, donors={site: donors}).hidden
 
     torch.testing.assert_close(run("q", "k", "v"), run("z"), atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(run("pattern", "v"), run("z"), atol=1e-5, rtol=1e-4)
@@ -167,7 +164,6 @@ def test_the_slope_of_a_share_is_what_a_small_share_changes(
         for (site, part), share in shares.items():
             donors.setdefault(site, []).append(Donor(part, theirs[part][site], share))
         hidden = ran(source, clean, donors=donors, grad=grad).hidden
-        assert hidden is not None
         weights = torch.linspace(-1, 2, hidden.numel()).view_as(hidden)
         return (hidden.double() * weights).sin().sum()
 

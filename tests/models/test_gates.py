@@ -17,7 +17,7 @@ from attnviz.models.controls import FreshConfig
 from attnviz.models.running import merged
 from attnviz.scoring.observe import Recorder
 from tests import mostly_slow
-from tests.models.tiny import GAIN, Blocks, hooked_only, inputs_of, ran
+from tests.models.tiny import Blocks, inputs_of, ran, tiny
 
 FRESH = {
     "mha": FreshConfig(64, 4, layers=3),
@@ -45,9 +45,7 @@ TARGETS = ((2, 14, 8, 39, 26, 5, 7), (2, 9, 31, 30, 12))
 def source(request: pytest.FixtureRequest, minilm: str, loaded: Any) -> Source:
     name = request.param
     if name in TINY:
-        tiny: Source = loaded(name, GAIN.get(name, 3.0))
-        hooked_only(tiny)
-        return tiny
+        return tiny(name, loaded)
     return av.load(FRESH.get(name, minilm if name == "minilm" else name))
 
 
@@ -72,7 +70,6 @@ def real(states: Tensor, batch: list[Inputs]) -> list[Tensor]:
 
 def loss(output: Output, batch: list[Inputs]) -> Tensor:
     """Some smooth function of every real state that treats no two alike."""
-    assert output.hidden is not None
     total = output.hidden.new_zeros(())
     for one in real(output.hidden, batch):
         total = total + (one * torch.linspace(-1, 2, one.numel()).view_as(one)).sin().mean()
@@ -108,7 +105,6 @@ def test_masking_heads_is_cutting_their_rows_out_of_the_output_projection(writte
         share[gone] = 0
         gated = ran(source, batch, gates={site: Gate(share)})
         weight = source.output(site).weight
-        assert weight is not None
         kept = weight.clone()
         weight[gone] = 0  # a view of the model's own matrix
         try:
@@ -250,7 +246,6 @@ def test_nothing_is_tracked_unless_asked_for(source: Source) -> None:
     share = torch.ones(heads_of(source, site), requires_grad=True)
     assert not ran(source, batch, gates={site: Gate(share)}).hidden.requires_grad
     weight = source.output(site).weight
-    assert weight is not None
     assert not weight.requires_grad
 
 

@@ -506,7 +506,7 @@ def test_a_head_is_not_needed_nor_a_pooler(
     assert not any("pooler" in key for key in load_file(tmp_path / "model.safetensors"))
     records: list[logging.LogRecord] = []
     handler = logging.Handler()
-    handler.emit = records.append  # type: ignore[method-assign]
+    handler.emit = records.append
     logger = logging.getLogger("transformers")
     logger.addHandler(handler)
     capfd.readouterr()
@@ -642,7 +642,7 @@ def test_a_model_that_fails_on_some_texts_is_proved_on_the_others(
             raise IndexError("index out of range in self")
         return plain(self, input_ids, **others)
 
-    forward.__signature__ = inspect.signature(plain)  # type: ignore[attr-defined]
+    forward.__signature__ = inspect.signature(plain)
     monkeypatch.setattr(type(model.base_model), "forward", forward)
     info = hooked.borrow(model, None).info
     assert info.backend == "hooked"

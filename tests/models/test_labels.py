@@ -320,7 +320,7 @@ def test_a_head_that_is_not_in_the_weights_is_refused(
 def test_a_head_of_another_kind_is_refused_by_name(tmp_path: Path) -> None:
     """A mean over all tokens is no token's state."""
 
-    class Mean(t.BertForSequenceClassification):  # type: ignore[misc]
+    class Mean(t.BertForSequenceClassification):
         def forward(self, **given: Any) -> Any:
             states = self.bert(**{k: v for k, v in given.items() if k != "labels"})[0]
             return SequenceClassifierOutput(logits=self.classifier(states.mean(1)))
@@ -338,7 +338,7 @@ def test_a_head_of_another_kind_is_refused_by_name(tmp_path: Path) -> None:
 def test_maps_of_a_classifier_stay_with_the_native_backend_and_its_labels_are_read_once(
     made: Callable[[str], Made], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = pretrained.load.__wrapped__(made("bert")[0])  # type: ignore[attr-defined]
+    source = pretrained.load.__wrapped__(made("bert")[0])
     assert av.capture(TEXT, model=source).source.backend == "native"
     assert av.logits(TEXT, model=source, answer="pos").source.backend == "hooked"
     monkeypatch.delattr(labels, "load_labels")

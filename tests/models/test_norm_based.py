@@ -22,7 +22,7 @@ from attnviz.errors import InputError, ModelError, UsageError
 from attnviz.models.demo import DEMOS
 from attnviz.models.norm_based import with_quantity
 from attnviz.scoring.observe import Recorder, score_capture
-from tests.models.tiny import GAIN, LONG, SHORT, Blocks, hooked_only, inputs_of, ran
+from tests.models.tiny import LONG, SHORT, Blocks, inputs_of, ran, tiny
 
 TEXT = "The keys to the cabinet are on the table, and the keys are old."
 
@@ -104,8 +104,7 @@ def test_trained_models(
 
 @pytest.mark.parametrize("family", ["bert", "llama", "t5", "bart", "gpt_oss", "deepseek_v3"])
 def test_hooked_models(family: str, loaded: Any) -> None:
-    source = loaded(family, GAIN.get(family, 3.0))
-    hooked_only(source)
+    source = tiny(family, loaded)
     normalized = ("norm-residual-ln",) if family in ("bert", "bart") else ()
     for quantity in ("norm", "norm-residual", *normalized):
         check(source, inputs_of(source, LONG, SHORT), quantity)

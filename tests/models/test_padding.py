@@ -361,7 +361,7 @@ TEXT = "the keys to the cabinet are on the table"
 def load(how: str) -> tuple[Any, Any]:
     """A source, and another one of the same weights in memory where they are borrowed."""
     if how != "in memory":
-        source = pretrained.load("demo-gpt2", backend=how)  # type: ignore[arg-type]
+        source = pretrained.load("demo-gpt2", backend=how)
         return source, source
     model = transformers.AutoModelForCausalLM.from_pretrained(DEMOS["demo-gpt2"])
     tokenizer = transformers.AutoTokenizer.from_pretrained(DEMOS["demo-gpt2"])

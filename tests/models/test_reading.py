@@ -16,8 +16,7 @@ from attnviz.core.prompt import Prompt
 from attnviz.core.source import Rows, Source
 from attnviz.core.weights import Normalization
 from attnviz.models.controls import FreshConfig
-from tests.models.test_residual import tiny
-from tests.models.tiny import LONG, ran
+from tests.models.tiny import LONG, ran, tiny
 
 LEARNED = ("gpt2", "opt")
 PLAIN = (*LEARNED, "bert", "electra", "distilbert", "roberta")

@@ -155,7 +155,6 @@ def test_the_keys_that_stay_are_those_of_an_indexer_done_by_hand(
 ) -> None:
     past = np.tri(T, dtype=bool)
     for site, reach in capture.reach.items():
-        assert reach.unselected is not None
         allowed = reach.allowed(T, T)
         assert allowed.shape == reach.unselected.shape == (1, T, T)
         assert (allowed[0] == kept[site.layer]).all()
@@ -201,8 +200,6 @@ def test_a_shorter_text_in_a_batch_selects_among_its_own_keys(model: Any) -> Non
     for site, reach in recorder.reach(1).items():
         single = alone.reach()[site]
         assert (reach.allowed(9, 9) == single.allowed(9, 9)).all()
-        assert reach.unselected is not None
-        assert single.unselected is not None
         assert (reach.unselected == single.unselected).all()
 
 
@@ -218,16 +215,11 @@ def test_masks_of_both_kinds_lose_the_same_keys() -> None:
     added, _, same = selected(
         torch.zeros(1, 1, 3, 3).masked_fill(~mask, torch.finfo(torch.float32).min), places, False, 3
     )
-    assert plain is not None
-    assert added is not None
-    assert left_out is not None
-    assert same is not None
     expected = [[1, 0, 0], [1, 1, 0], [0, 1, 1]]
     assert plain[0, 0].int().tolist() == (added == 0)[0, 0].int().tolist() == expected
     assert left_out[0, 0].int().tolist() == same[0, 0].int().tolist()
     assert left_out[0, 0].int().tolist() == [[0, 0, 0], [0, 0, 0], [1, 0, 0]]
     unmasked, causal, _ = selected(None, places, True, 3)
-    assert unmasked is not None
     assert not causal
     assert (unmasked == plain).all()
     assert selected(mask, None, True, 3) == (mask, True, None)
@@ -276,7 +268,7 @@ def shown(picture: Any) -> str:
     console = Console(width=120, file=StringIO(), color_system=None)
     _, weights, sides = picture.maps[0]
     console.print(terminal.heatmap(weights, sides, title="", style=picture.style))
-    return str(console.file.getvalue())  # type: ignore[attr-defined]
+    return str(console.file.getvalue())
 
 
 def test_the_terminal_crosses_what_was_left_out(
@@ -312,7 +304,6 @@ def test_the_page_has_what_was_left_out_as_bits_of_its_own(capture: Capture) -> 
     data, chunks = document([capture], [()], [frozenset(capture.layout)], [None], title="", bits=8)
     for site in data["items"][0]["kinds"][0]["sites"]:
         reach = capture.reach[Site("decoder", site["layer"])]
-        assert reach.unselected is not None
         raw = zlib.decompress(base64.b64decode(chunks[site["reach"]["unselected"]]))
         bits = np.unpackbits(np.frombuffer(raw, np.uint8), count=T * T)
         assert (bits.reshape(1, T, T).astype(bool) == reach.unselected).all()
@@ -469,7 +460,7 @@ def test_a_small_map_of_an_explanation_tells_what_was_left_out(
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=Tokenizer(WordLevel({f"w{n}": n for n in range(41)}, "w0")), unk_token="w0"
     )
-    tokenizer.backend_tokenizer.pre_tokenizer = Whitespace()  # type: ignore[assignment]
+    tokenizer.backend_tokenizer.pre_tokenizer = Whitespace()
     report = av.explain(" ".join(f"w{n}" for n in IDS), model=av.load(model, tokenizer=tokenizer))
     assert report.heads
     for head in report.shown_heads:

@@ -326,8 +326,7 @@ class _Halved(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.whole(x, x, x)[0]
         y = x[:, ::2]
-        output: torch.Tensor = self.second(y, y, y)[0]
-        return output
+        return self.second(y, y, y)[0]
 
 
 def test_layers_of_unlike_sizes_are_taken_one_size_at_a_time() -> None:
@@ -341,7 +340,6 @@ def test_layers_of_unlike_sizes_are_taken_one_size_at_a_time() -> None:
         y = module.whole(x, x, x)[0]
         y = y[:, ::2]
         expected = module.second(y, y, y, need_weights=True, average_attn_weights=False)[1]
-    assert expected is not None
     for name in ("1", "second"):
         capture = watched.capture(layers=[name])
         assert capture.layout.heads == {"encoder": (0, 2)}

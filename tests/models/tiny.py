@@ -176,6 +176,13 @@ def hooked_only(source: Source) -> None:
         pytest.skip(source.info.reason)
 
 
+def tiny(family: str, loaded: Callable[..., Any]) -> Any:
+    """A family's model, hooked, with weights small enough for slopes and sums to be told."""
+    source = loaded(family, GAIN.get(family, 3.0))
+    hooked_only(source)
+    return source
+
+
 def inputs_of(source: Source, ids: tuple[int, ...], target: tuple[int, ...]) -> Inputs:
     """Ids as a prompt; of two stacks the decoder's as well."""
     one, other = (Tokens(tuple(map(str, row)), row) for row in (ids, target))
