@@ -18,13 +18,12 @@ import torch
 from torch import Tensor
 
 import attnviz as av
-from attnviz.core import arrays
 from attnviz.core.heads import Site, SiteKind
 from attnviz.core.prompt import Generation, Inputs, Prompt
-from attnviz.core.source import Cut, CutMethod, ForwardRequest, Output, Rows, Source, Start
+from attnviz.core.source import Cut, CutMethod, ForwardRequest, Output, Source, Start
 from attnviz.models import pretrained
 from tests import mostly_slow
-from tests.models.tiny import HEADS, SEQ2SEQ, hooked_only, inputs_of, ran, transformers
+from tests.models.tiny import HEADS, SEQ2SEQ, Watcher, hooked_only, inputs_of, ran, transformers
 
 FAMILIES = (
     "gpt2", "bert", "llama", "qwen3", "mistral", "gemma2", "gpt_neox", "phi", "gpt_oss", "bart",
@@ -156,7 +155,7 @@ def test_a_cut_equals_an_edited_eager_model(family: str, method: CutMethod, load
 @pytest.mark.parametrize("light", [True, False])
 def test_so_does_the_native_backend(family: str, method: CutMethod, light: bool, load: Any) -> None:
     source = load(family, "native")
-    source = getattr(source, "light") if light else source  # noqa: B009
+    source = source.light if light else source
     kind = kind_of(family)
     cut = cut_of(family, method, source.layout.heads[kind][1])
     inputs = source.prepare(Prompt(ids=IDS))
@@ -165,21 +164,11 @@ def test_so_does_the_native_backend(family: str, method: CutMethod, light: bool,
     torch.testing.assert_close(logits_of(source, inputs, request), want, rtol=0, atol=1e-5)
 
 
-class Weights:
-    """The weights of one layer, as observers see them."""
-
-    def __init__(self, site: Site) -> None:
-        self.site, self.blocks = site, list[np.ndarray[Any, Any]]()
-
-    def observe(self, rows: Rows) -> None:
-        if rows.site == self.site:
-            whole = np.zeros((*rows.weights.shape[:3], len(IDS)))
-            last = rows.key_start + rows.weights.shape[3]
-            whole[..., rows.key_start : last] = arrays.to_numpy(rows.weights)
-            self.blocks.append(whole)
-
-    def whole(self) -> Any:
-        return np.concatenate(self.blocks, 2)
+def weights_of(source: Source, inputs: Inputs, site: Site, **request: Any) -> Any:
+    """The weights of one layer, as observers see them, in float64."""
+    watcher = Watcher([inputs])
+    ran(source, [inputs], [watcher], **request)
+    return watcher.weights[site][0].double().numpy()
 
 
 @pytest.mark.parametrize("method", ["mask", "rescale", "zero"])
@@ -187,19 +176,18 @@ class Weights:
 def test_a_control_takes_as_much_from_other_keys(method: CutMethod, light: bool, load: Any) -> None:
     """By hand, a row at a time, in float64; the cut keys keep their weight."""
     source = load("gpt2", "native")
-    source = getattr(source, "light") if light else source  # noqa: B009
+    source = source.light if light else source
     site, inputs = Site("decoder", 0), source.prepare(Prompt(ids=IDS))
     cut = cut_of("gpt2", method, 4)
     made = []
     order = np.random.default_rng(1).permutation(len(IDS))[None]
     control = Cut(cut.heads, cut.rows, cut.keys, method, order=torch.from_numpy(order))
-    before, after = Weights(site), Weights(site)
-    source.forward([inputs], [before])
-    ran(source, [inputs], [after], cuts={site: control})
+    before = weights_of(source, inputs, site)
+    after = weights_of(source, inputs, site, cuts={site: control})
     lost = cut.keys.numpy()[0]
     for head in range(4):
         for row in range(len(IDS)):
-            want = before.whole()[0, head, row].copy()
+            want = before[head, row].copy()
             if cut.heads[0, head] and cut.rows[0, row]:
                 mine = lost.copy()
                 if mine[: row + 1].all():
@@ -215,7 +203,7 @@ def test_a_control_takes_as_much_from_other_keys(method: CutMethod, light: bool,
                     want[key] *= 1 if method == "zero" else (1 - mass) / (1 - 2 * mass)
                 if enough and method != "zero":
                     assert want.sum() == pytest.approx(1, abs=1e-5)
-            np.testing.assert_allclose(after.whole()[0, head, row], want, atol=1e-5)
+            np.testing.assert_allclose(after[head, row], want, atol=1e-5)
     assert {True, False} == set(made)
 
 
@@ -243,9 +231,8 @@ def test_a_row_without_keys_of_another_text_is_zero(load: Any) -> None:
         torch.ones(1, heads, dtype=torch.bool), torch.ones(1, len(TARGET), dtype=torch.bool),
         torch.ones(1, len(IDS), dtype=torch.bool),
     )  # fmt: skip
-    seen = Weights(site)
-    ran(source, [inputs_of(source, IDS, TARGET)], [seen], cuts={site: every})
-    assert not seen.whole().any()
+    inputs = inputs_of(source, IDS, TARGET)
+    assert not weights_of(source, inputs, site, cuts={site: every}).any()
 
 
 @pytest.mark.parametrize("backend", ["native", "hooked"])
@@ -292,19 +279,14 @@ def last(source: Any, items: int = 1, **request: Any) -> Any:
 @pytest.mark.parametrize(
     ("family", "backend"),
     [
-        ("gpt2", "native"), ("gpt2", "hooked"), ("llama", "hooked"), ("mistral", "hooked"),
-        ("gemma2", "hooked"), ("gpt_neox", "hooked"), ("phi", "hooked"), ("gpt_oss", "hooked"),
+        ("gpt2", "light"), ("gpt2", "native"), ("gpt2", "hooked"), ("llama", "hooked"),
+        ("mistral", "hooked"), ("gemma2", "hooked"), ("gpt_neox", "hooked"), ("phi", "hooked"),
+        ("gpt_oss", "hooked"),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("light", [True, False])
-def test_the_end_of_a_pass_is_that_of_a_whole_one(
-    family: str, backend: str, light: bool, load: Any
-) -> None:
+def test_the_end_of_a_pass_is_that_of_a_whole_one(family: str, backend: str, load: Any) -> None:
     """With cuts of its own in every item, and without any."""
-    source = load(family, backend)
-    if light and not hasattr(source, "light"):
-        pytest.skip("one kind of arrays")
-    source = getattr(source, "light") if light else source  # noqa: B009
+    source = load(family, "native").light if backend == "light" else load(family, backend)
     assert source.continues
     whole = ran(source, [source.prepare(Prompt(ids=IDS))], hidden=False, logits=True, keep=True)
     assert whole.past.length == len(IDS)

@@ -18,7 +18,7 @@ from transformers.utils import logging as hf_logging
 
 import attnviz as av
 import attnviz.models.hooked.interface as interface
-from attnviz.core.heads import Site, SiteKind
+from attnviz.core.heads import Site
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import Rows
 from attnviz.errors import InputError, ModelError, UsageError
@@ -44,6 +44,7 @@ from tests.models.tiny import (
     WORDLESS,
     Blocks,
     Folders,
+    Watcher,
     build,
     inputs_of,
     ran,
@@ -57,30 +58,6 @@ CPU = torch.device("cpu")
 
 def load(folder: Path, dtype: torch.dtype = torch.float32) -> hooked.Hooked:
     return hooked.load(folder, folder.name, CPU, dtype)
-
-
-class Watcher:
-    """Puts the blocks of each site together: weights and allowed keys, [B, H, T, S]."""
-
-    def __init__(self, batch: Sequence[Any]) -> None:
-        self.batch = batch
-        self.weights: dict[Site, torch.Tensor] = {}
-        self.allowed: dict[Site, torch.Tensor] = {}
-        self.count = 0
-
-    def observe(self, rows: Rows) -> None:
-        self.count += 1
-        size = (*rows.weights.shape[:2], *self.longest(rows.site.kind))
-        weights = self.weights.setdefault(rows.site, torch.zeros(size))
-        allowed = self.allowed.setdefault(rows.site, torch.zeros(size, dtype=torch.bool))
-        queries = slice(rows.start, rows.start + rows.weights.shape[2])
-        keys = slice(rows.key_start, rows.key_start + rows.weights.shape[3])
-        weights[:, :, queries, keys] = rows.weights
-        allowed[:, :, queries, keys] = True if rows.allowed is None else rows.allowed
-
-    def longest(self, kind: SiteKind) -> tuple[int, int]:
-        sides = [inputs.sides[kind] for inputs in self.batch]
-        return max(len(s.queries) for s in sides), max(len(s.keys) for s in sides)
 
 
 def watch(source: hooked.Hooked, batch: Sequence[Any]) -> Watcher:

@@ -18,7 +18,6 @@ from attnviz.attention.contributions import Writes
 from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import ForwardRequest, Rows, Source
-from attnviz.core.weights import Readout
 from attnviz.errors import ModelError
 from attnviz.features.patch.runs import PatchBench, metric_of
 from attnviz.models import pretrained
@@ -38,15 +37,12 @@ REFUSED = {
 }
 
 
-def read(readout: Readout, x: Tensor) -> Tensor:
-    """Logits of the residual stream by torch's own normalizations."""
-    width = readout.scale.shape
-    if readout.centred:
-        x = F.layer_norm(x, width, readout.scale, readout.shift, readout.eps)
-    else:
-        assert readout.shift is None
-        x = F.rms_norm(x, width, readout.scale, readout.eps)
-    return F.linear(x, readout.table, readout.bias)
+def normalized(norm: Any, x: Tensor) -> Tensor:
+    """By torch's own normalizations."""
+    if norm.centred:
+        return F.layer_norm(x, norm.scale.shape, norm.scale, norm.shift, norm.eps)
+    assert norm.shift is None
+    return F.rms_norm(x, norm.scale.shape, norm.scale, norm.eps)
 
 
 @pytest.mark.parametrize("name", ["demo-gpt2", *ADDING])
@@ -74,7 +70,7 @@ def test_layers_add_heads_and_an_mlp_and_logits_follow(name: str, loaded: Any) -
                 made[item, : len(ids)], output.states[number + 1][item, : len(ids)],
                 rtol=1e-4, atol=1e-4,
             )  # fmt: skip
-    logits = read(readout, output.states[-1])
+    logits = F.linear(normalized(readout, output.states[-1]), readout.table, readout.bias)
     for item, ids in enumerate((LONG, SHORT)):
         torch.testing.assert_close(
             logits[item, : len(ids)], output.logits[item, : len(ids)], rtol=1e-4, atol=1e-4
