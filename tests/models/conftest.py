@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import shutil
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -44,6 +45,12 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {
         family: checkpoints.write(tmp_path_factory.mktemp(family), family) for family in FAMILIES
     }
+
+
+@pytest.fixture
+def bert(models: dict[str, Path], tmp_path: Path) -> Path:
+    """A BERT that a test may break."""
+    return Path(shutil.copytree(models["bert"], tmp_path / "bert"))
 
 
 @pytest.fixture(scope="session")

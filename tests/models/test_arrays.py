@@ -11,8 +11,7 @@ import torch
 import attnviz as av
 from attnviz.core.heads import Site
 from attnviz.errors import AttnvizError, InputError, UsageError
-from tests.models.test_wrapped_model import fresh
-from tests.models.tiny import LONG, SHORT
+from attnviz.models.demo import DEMOS
 
 L, B, H, T, S = 2, 3, 4, 5, 6
 WORDS = ["the", "cat", "sat", "on", "mats"]
@@ -37,9 +36,6 @@ def test_torch_and_numpy_batched_or_not(causal: bool) -> None:
     assert expected.source.backend == "recorded"
     ways = {
         "numpy": av.from_arrays([layer.numpy() for layer in given], WORDS, item=1),
-        "no batch": av.from_arrays([layer[1] for layer in given], WORDS),
-        "stacked": av.from_arrays(torch.stack(given), WORDS, item=1, layout="lbhqk"),
-        "rows of tokens": av.from_arrays(given, [SOURCE[:5], WORDS, WORDS], item=1),
         "an output": av.from_arrays({"attentions": tuple(given), "logits": 3}, WORDS, item=1),
         "gradients": av.from_arrays([x.clone().requires_grad_() for x in given], WORDS, item=1),
     }
@@ -83,34 +79,9 @@ def test_half_precision_sinks_and_masked_rows() -> None:
     assert av.heads(found).heads
 
 
-@pytest.mark.parametrize("family", ["gpt2", "bert", "bart"])
-def test_what_transformers_returns_is_what_attnviz_captures(family: str) -> None:
-    model = fresh(family, "eager").eval()
-    ids = torch.tensor([SHORT, LONG[: len(SHORT)]])
-    more = {"decoder_input_ids": ids[:, :4]} if family == "bart" else {}
-    with torch.no_grad():
-        output = model(input_ids=ids, output_attentions=True, **more)
-    names = [f"#{n}" for n in LONG[: len(SHORT)]]
-    options: dict[str, Any] = {"tokens": names}
-    if family == "bart":
-        options = {"tokens": names[:4], "source_tokens": names}
-    found = av.from_arrays(output, item=1, **options)
-    if family == "bart":
-        assert found.layout.kinds == ("encoder", "decoder", "cross")
-        assert found["cross:2.1"].shape == (4, len(SHORT))
-        assert (found["enc:1.3"] == output.encoder_attentions[1][1, 3].numpy()).all()
-        return
-    ours = av.capture(av.Prompt(ids=LONG[: len(SHORT)]), model=model)
-    assert found.layout == ours.layout
-    for site, maps in ours.maps.items():
-        np.testing.assert_allclose(found.maps[site], maps, atol=1e-5)
-
-
 def test_ids_with_a_tokenizer() -> None:
     transformers = pytest.importorskip("transformers")
-    from tests.models.test_wrapped_model import DEMO
-
-    tokenizer = transformers.AutoTokenizer.from_pretrained(DEMO)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(DEMOS["demo-gpt2"])
     ids = tokenizer("the cats", return_tensors="pt").input_ids
     size = ids.shape[1]
     found = av.from_arrays([torch.eye(size)[None]], ids, tokenizer=tokenizer)
@@ -139,11 +110,6 @@ def put(layer: int, value: float) -> Any:
         (layers(), {}, "layer 0 is a batch|this is a batch of 3; choose one with item from 0 to 2"),
         (layers(), {"item": 3}, "batch of 3; there is no item=3"),
         (layers(), {"item": -1}, "batch of 3; there is no item=-1"),
-        (
-            [x[0] for x in layers()],
-            {"item": 1},
-            "heads or a batch, which the item does not tell; say layout",
-        ),
         (layers(T, S), {"item": 0}, "5 queries attend to 6 keys; give source_tokens"),
         (layers(S, S), {"item": 0}, "expected 5 queries, one for each token, found 6"),
         (

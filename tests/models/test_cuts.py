@@ -18,14 +18,12 @@ import torch
 from torch import Tensor
 
 import attnviz as av
-from attnviz.core import arrays
 from attnviz.core.heads import Site, SiteKind
 from attnviz.core.prompt import Generation, Inputs, Prompt
-from attnviz.core.source import Cut, CutMethod, ForwardRequest, Output, Rows, Source, Start
-from attnviz.errors import ModelError
+from attnviz.core.source import Cut, CutMethod, ForwardRequest, Output, Source, Start
 from attnviz.models import pretrained
 from tests import mostly_slow
-from tests.models.tiny import HEADS, SEQ2SEQ, hooked_only, inputs_of, ran, transformers
+from tests.models.tiny import HEADS, SEQ2SEQ, Watcher, hooked_only, inputs_of, ran, transformers
 
 FAMILIES = (
     "gpt2", "bert", "llama", "qwen3", "mistral", "gemma2", "gpt_neox", "phi", "gpt_oss", "bart",
@@ -56,7 +54,7 @@ def cut_of(family: str, method: CutMethod, heads: int, runs: int = 1) -> Cut:
 @pytest.fixture
 def load(loaded: Any) -> Callable[[str, str], Any]:
     def source(family: str, backend: str) -> Any:
-        found = loaded(family, 8.0, backend=backend)
+        found = loaded(family, backend=backend)
         if backend == "hooked":
             hooked_only(found)
         return found
@@ -97,7 +95,6 @@ def edited(family: str, cuts: Mapping[int, Cut], kind: SiteKind) -> Iterator[Non
             return eager(layer, q, k, v, whole.masked_fill(lost, -torch.inf), *a, **kw)
         _, weights = eager(layer, q, k, v, mask, *a, **kw)
         if cut.method == "redirect":
-            assert cut.instead is not None
             target = cut.instead[:, None, None].expand(size) & seen
             lost = lost & target.any(-1, keepdim=True)
             given = torch.where(target, weights, 0)
@@ -133,7 +130,6 @@ def by_eager(family: str, folder: Path, cuts: Mapping[int, Cut]) -> Tensor:
 
 def logits_of(source: Source, inputs: Inputs, request: ForwardRequest) -> Tensor:
     logits = source.forward([inputs], request=request).logits
-    assert logits is not None
     return torch.as_tensor(logits)[0]
 
 
@@ -159,7 +155,7 @@ def test_a_cut_equals_an_edited_eager_model(family: str, method: CutMethod, load
 @pytest.mark.parametrize("light", [True, False])
 def test_so_does_the_native_backend(family: str, method: CutMethod, light: bool, load: Any) -> None:
     source = load(family, "native")
-    source = getattr(source, "light") if light else source  # noqa: B009
+    source = source.light if light else source
     kind = kind_of(family)
     cut = cut_of(family, method, source.layout.heads[kind][1])
     inputs = source.prepare(Prompt(ids=IDS))
@@ -168,21 +164,11 @@ def test_so_does_the_native_backend(family: str, method: CutMethod, light: bool,
     torch.testing.assert_close(logits_of(source, inputs, request), want, rtol=0, atol=1e-5)
 
 
-class Weights:
-    """The weights of one layer, as observers see them."""
-
-    def __init__(self, site: Site) -> None:
-        self.site, self.blocks = site, list[np.ndarray[Any, Any]]()
-
-    def observe(self, rows: Rows) -> None:
-        if rows.site == self.site:
-            whole = np.zeros((*rows.weights.shape[:3], len(IDS)))
-            last = rows.key_start + rows.weights.shape[3]
-            whole[..., rows.key_start : last] = arrays.to_numpy(rows.weights)
-            self.blocks.append(whole)
-
-    def whole(self) -> Any:
-        return np.concatenate(self.blocks, 2)
+def weights_of(source: Source, inputs: Inputs, site: Site, **request: Any) -> Any:
+    """The weights of one layer, as observers see them, in float64."""
+    watcher = Watcher([inputs])
+    ran(source, [inputs], [watcher], **request)
+    return watcher.weights[site][0].double().numpy()
 
 
 @pytest.mark.parametrize("method", ["mask", "rescale", "zero"])
@@ -190,19 +176,18 @@ class Weights:
 def test_a_control_takes_as_much_from_other_keys(method: CutMethod, light: bool, load: Any) -> None:
     """By hand, a row at a time, in float64; the cut keys keep their weight."""
     source = load("gpt2", "native")
-    source = getattr(source, "light") if light else source  # noqa: B009
+    source = source.light if light else source
     site, inputs = Site("decoder", 0), source.prepare(Prompt(ids=IDS))
     cut = cut_of("gpt2", method, 4)
     made = []
     order = np.random.default_rng(1).permutation(len(IDS))[None]
     control = Cut(cut.heads, cut.rows, cut.keys, method, order=torch.from_numpy(order))
-    before, after = Weights(site), Weights(site)
-    source.forward([inputs], [before])
-    ran(source, [inputs], [after], cuts={site: control})
+    before = weights_of(source, inputs, site)
+    after = weights_of(source, inputs, site, cuts={site: control})
     lost = cut.keys.numpy()[0]
     for head in range(4):
         for row in range(len(IDS)):
-            want = before.whole()[0, head, row].copy()
+            want = before[head, row].copy()
             if cut.heads[0, head] and cut.rows[0, row]:
                 mine = lost.copy()
                 if mine[: row + 1].all():
@@ -218,7 +203,7 @@ def test_a_control_takes_as_much_from_other_keys(method: CutMethod, light: bool,
                     want[key] *= 1 if method == "zero" else (1 - mass) / (1 - 2 * mass)
                 if enough and method != "zero":
                     assert want.sum() == pytest.approx(1, abs=1e-5)
-            np.testing.assert_allclose(after.whole()[0, head, row], want, atol=1e-5)
+            np.testing.assert_allclose(after[head, row], want, atol=1e-5)
     assert {True, False} == set(made)
 
 
@@ -232,7 +217,6 @@ def test_runs_of_a_batch_have_cuts_of_their_own(load: Any) -> None:
         hidden=False, logits=True, cuts={site: three}, start=Start(1, states[1])
     )
     together = source.forward([inputs] * 3, request=request).logits
-    assert together is not None
     for n in range(3):
         alone = Cut(three.heads[n : n + 1], three.rows, three.keys)
         whole = ForwardRequest(hidden=False, logits=True, cuts={site: alone})
@@ -247,20 +231,8 @@ def test_a_row_without_keys_of_another_text_is_zero(load: Any) -> None:
         torch.ones(1, heads, dtype=torch.bool), torch.ones(1, len(TARGET), dtype=torch.bool),
         torch.ones(1, len(IDS), dtype=torch.bool),
     )  # fmt: skip
-    seen = Weights(site)
-    ran(source, [inputs_of(source, IDS, TARGET)], [seen], cuts={site: every})
-    assert not seen.whole().any()
-
-
-def test_eager_models_are_refused(loaded: Any) -> None:
-    source = loaded("gpt_neo")
-    assert source.info.backend == "eager"
-    site = source.layout.sites[0]
-    cut = cut_of("gpt2", "mask", 4)
-    with pytest.raises(ModelError, match="cannot be gated"):
-        ran(source, [source.prepare(Prompt(ids=IDS))], cuts={site: cut})
-    with pytest.raises(ModelError, match="cannot be cut"), source.cutting({site: cut}):
-        pass
+    inputs = inputs_of(source, IDS, TARGET)
+    assert not weights_of(source, inputs, site, cuts={site: every}).any()
 
 
 @pytest.mark.parametrize("backend", ["native", "hooked"])
@@ -289,7 +261,6 @@ def test_a_model_writes_with_its_edges_cut(backend: str) -> None:
         inputs = source.prepare(Prompt(ids=tuple(ids)))
         request = ForwardRequest(logits=True, cuts=dict.fromkeys(source.layout.sites, wide))
         output: Output = source.forward([inputs], request=request)
-        assert output.logits is not None
         ids.append(int(output.logits[0, -1].argmax()))
     assert got.ids == tuple(ids)
     assert source.prepare(asked).sides["decoder"].queries.ids != got.ids
@@ -308,22 +279,16 @@ def last(source: Any, items: int = 1, **request: Any) -> Any:
 @pytest.mark.parametrize(
     ("family", "backend"),
     [
-        ("gpt2", "native"), ("gpt2", "hooked"), ("llama", "hooked"), ("mistral", "hooked"),
-        ("gemma2", "hooked"), ("gpt_neox", "hooked"), ("phi", "hooked"), ("gpt_oss", "hooked"),
+        ("gpt2", "light"), ("gpt2", "native"), ("gpt2", "hooked"), ("llama", "hooked"),
+        ("mistral", "hooked"), ("gemma2", "hooked"), ("gpt_neox", "hooked"), ("phi", "hooked"),
+        ("gpt_oss", "hooked"),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("light", [True, False])
-def test_the_end_of_a_pass_is_that_of_a_whole_one(
-    family: str, backend: str, light: bool, load: Any
-) -> None:
+def test_the_end_of_a_pass_is_that_of_a_whole_one(family: str, backend: str, load: Any) -> None:
     """With cuts of its own in every item, and without any."""
-    source = load(family, backend)
-    if light and not hasattr(source, "light"):
-        pytest.skip("one kind of arrays")
-    source = getattr(source, "light") if light else source  # noqa: B009
+    source = load(family, "native").light if backend == "light" else load(family, backend)
     assert source.continues
     whole = ran(source, [source.prepare(Prompt(ids=IDS))], hidden=False, logits=True, keep=True)
-    assert whole.past is not None
     assert whole.past.length == len(IDS)
     past = whole.past.first(HALF)
     torch.testing.assert_close(last(source, past=past), last(source)[:, HALF:], rtol=0, atol=1e-5)
@@ -342,7 +307,7 @@ def test_the_end_of_a_pass_is_that_of_a_whole_one(
 @pytest.mark.parametrize("family", ["bert", "lfm2", "bart"])
 def test_who_cannot_says_so(family: str, loaded: Any) -> None:
     """A text read in both directions, layers with a state of their own, two stacks."""
-    source = loaded(family, 8.0)
+    source = loaded(family)
     assert not source.continues
 
 

@@ -13,10 +13,9 @@ from attnviz.captures.trials import Activations
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import PARTS, Donor, ForwardRequest, Gate, Part, Source, Start
-from attnviz.errors import ModelError
 from attnviz.models.demo import DEMOS
 from tests import mostly_slow
-from tests.models.tiny import EAGER, GAIN, inputs_of, ran
+from tests.models.tiny import inputs_of, ran, tiny
 
 transformers = pytest.importorskip("transformers")
 
@@ -36,8 +35,7 @@ TARGET = (2, 14, 8, 39, 26)
 def source(request: pytest.FixtureRequest, loaded: Any) -> Source:
     name = request.param
     if name in TINY:
-        source: Source = loaded(name, GAIN.get(name, 3.0))
-        return source
+        return tiny(name, loaded)
     return av.load(name)
 
 
@@ -52,27 +50,45 @@ def kept_of(source: Source, batch: list[Inputs]) -> tuple[Activations, Any]:
     return kept, source.forward(batch, [kept])
 
 
+@pytest.fixture(scope="module")
+def clean(source: Source) -> list[Inputs]:
+    return batch_of(source, CLEAN)
+
+
+@pytest.fixture(scope="module")
+def theirs(source: Source) -> dict[Part, dict[Site, Tensor]]:
+    """What another run computes."""
+    return kept_of(source, batch_of(source, OTHER))[0].values
+
+
+@pytest.fixture(scope="module")
+def own(source: Source, clean: list[Inputs]) -> tuple[Activations, Any]:
+    """What the run itself computes, and its output."""
+    return kept_of(source, clean)
+
+
 def heads_of(source: Source, site: Site, part: Part, values: Tensor) -> int:
     return values.shape[1] if part in ("k", "v") else source.layout.heads[site.kind][site.layer]
 
 
 @pytest.mark.parametrize("part", UNGATED)
-def test_a_runs_own_values_change_nothing(source: Source, part: Part) -> None:
-    batch = batch_of(source, CLEAN)
-    kept, plain = kept_of(source, batch)
+def test_a_runs_own_values_change_nothing(
+    source: Source, clean: list[Inputs], own: tuple[Activations, Any], part: Part
+) -> None:
+    kept, plain = own
     donors = {
         site: [Donor(part, values, torch.ones(2, heads_of(source, site, part, values)))]
         for site, values in kept.values[part].items()
     }
     assert set(donors) == set(source.layout.sites)
-    same = ran(source, batch, donors=donors)
+    same = ran(source, clean, donors=donors)
     torch.testing.assert_close(same.hidden, plain.hidden, atol=1e-5, rtol=1e-4)
 
 
-def test_all_that_attention_reads_is_all_that_it_gives(source: Source) -> None:
+def test_all_that_attention_reads_is_all_that_it_gives(
+    source: Source, clean: list[Inputs], theirs: Any
+) -> None:
     """q, k and v of another run make its pattern and outputs, layer by layer."""
-    batch, other = batch_of(source, CLEAN), batch_of(source, OTHER)
-    theirs = kept_of(source, other)[0].values
     site = source.layout.sites[-1]
 
     def run(*parts: Part) -> Tensor:
@@ -80,9 +96,7 @@ def test_all_that_attention_reads_is_all_that_it_gives(source: Source) -> None:
             Donor(one, theirs[one][site], torch.ones(2, theirs[one][site].shape[1]))
             for one in parts
         ]
-        found = ran(source, batch, donors={site: donors}).hidden
-        assert found is not None
-        return found
+        return ran(source, clean, donors={site: donors}).hidden
 
     torch.testing.assert_close(run("q", "k", "v"), run("z"), atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(run("pattern", "v"), run("z"), atol=1e-5, rtol=1e-4)
@@ -90,65 +104,66 @@ def test_all_that_attention_reads_is_all_that_it_gives(source: Source) -> None:
     assert not torch.allclose(run("z"), run("pattern"), atol=1e-4)
 
 
-def test_positions_and_heads_that_are_not_marked_stay(source: Source) -> None:
-    batch, other = batch_of(source, CLEAN), batch_of(source, OTHER)
+def test_positions_and_heads_that_are_not_marked_stay(
+    source: Source, clean: list[Inputs], own: tuple[Activations, Any], theirs: Any
+) -> None:
     site = source.layout.sites[-1]
-    mine, theirs = kept_of(source, batch)[0].values["z"][site], kept_of(source, other)[0]
+    mine, other = own[0].values["z"][site], theirs["z"][site]
     share = torch.zeros(2, mine.shape[1], mine.shape[2])
     share[:, 1, -1] = 1
     by_hand = mine.clone()
-    by_hand[:, 1, -1] = theirs.values["z"][site][:, 1, -1]
-    some = Donor("z", theirs.values["z"][site], share)
+    by_hand[:, 1, -1] = other[:, 1, -1]
+    some = Donor("z", other, share)
     whole = Donor("z", by_hand, torch.ones(2, mine.shape[1]))
-    runs = [ran(source, batch, donors={site: [one]}).hidden for one in (some, whole)]
+    runs = [ran(source, clean, donors={site: [one]}).hidden for one in (some, whole)]
     torch.testing.assert_close(*runs, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("part", UNGATED)
-def test_runs_of_one_batch_are_those_one_by_one(source: Source, part: Part) -> None:
+def test_runs_of_one_batch_are_those_one_by_one(
+    source: Source, clean: list[Inputs], theirs: Any, part: Part
+) -> None:
     """Each head in a run of its own, begun at its layer where the model can."""
-    batch, other = batch_of(source, CLEAN), batch_of(source, OTHER)
     states = source.start_kind is not None
-    plain = ran(source, batch, states=states)
+    plain = ran(source, clean, states=states)
     site = source.layout.sites[-1]
-    values = kept_of(source, other)[0].values[part][site]
+    values = theirs[part][site]
     heads = values.shape[1]
     start = Start(site.layer, plain.states[site.layer]) if states else None
     donor = Donor(part, values, torch.eye(heads).repeat_interleave(2, 0))
-    many = ran(source, batch * heads, donors={site: [donor]}, start=start)
+    many = ran(source, clean * heads, donors={site: [donor]}, start=start)
     for head in range(heads):
         alone = Donor(part, values, torch.eye(heads)[[head, head]])
-        one = ran(source, batch, donors={site: [alone]})
+        one = ran(source, clean, donors={site: [alone]})
         mine = slice(2 * head, 2 * head + 2)
         torch.testing.assert_close(many.hidden[mine], one.hidden, atol=1e-5, rtol=1e-4)
 
 
-def test_a_gate_acts_on_what_the_donor_gives(source: Source) -> None:
-    batch, other = batch_of(source, CLEAN), batch_of(source, OTHER)
+def test_a_gate_acts_on_what_the_donor_gives(
+    source: Source, clean: list[Inputs], theirs: Any
+) -> None:
     site = source.layout.sites[-1]
-    values = kept_of(source, other)[0].values["z"][site]
+    values = theirs["z"][site]
     heads = values.shape[1]
     donor, half = Donor("z", values, torch.ones(2, heads)), Gate(torch.full((heads,), 0.5))
     both = ForwardRequest(donors={site: [donor]}, gates={site: half})
     by_hand = Donor("z", values / 2, torch.ones(2, heads))
     torch.testing.assert_close(
-        source.forward(batch, request=both).hidden,
-        ran(source, batch, donors={site: [by_hand]}).hidden,
+        source.forward(clean, request=both).hidden,
+        ran(source, clean, donors={site: [by_hand]}).hidden,
         atol=1e-5,
         rtol=1e-4,
     )
 
 
-def test_the_slope_of_a_share_is_what_a_small_share_changes(source: Source) -> None:
-    batch, other = batch_of(source, CLEAN), batch_of(source, OTHER)
-    theirs = kept_of(source, other)[0].values
-
+def test_the_slope_of_a_share_is_what_a_small_share_changes(
+    source: Source, clean: list[Inputs], theirs: Any
+) -> None:
     def value(shares: dict[tuple[Site, Part], Tensor], *, grad: bool) -> Tensor:
         donors: dict[Site, list[Donor]] = {}
         for (site, part), share in shares.items():
             donors.setdefault(site, []).append(Donor(part, theirs[part][site], share))
-        hidden = ran(source, batch, donors=donors, grad=grad).hidden
-        assert hidden is not None
+        hidden = ran(source, clean, donors=donors, grad=grad).hidden
         weights = torch.linspace(-1, 2, hidden.numel()).view_as(hidden)
         return (hidden.double() * weights).sin().sum()
 
@@ -167,13 +182,12 @@ def test_the_slope_of_a_share_is_what_a_small_share_changes(source: Source) -> N
             assert found == pytest.approx(float(slope[0, 1]), abs=2e-2, rel=3e-2)
 
 
-def test_a_pass_can_begin_behind_the_last_layer(source: Source) -> None:
+def test_a_pass_can_begin_behind_the_last_layer(source: Source, clean: list[Inputs]) -> None:
     if source.start_kind is None:
         pytest.skip("two stacks")
-    batch = batch_of(source, CLEAN)
-    whole = ran(source, batch, states=True)
+    whole = ran(source, clean, states=True)
     last = source.layout.layers(source.start_kind)
-    rest = ran(source, batch, start=Start(last, whole.states[last]))
+    rest = ran(source, clean, start=Start(last, whole.states[last]))
     torch.testing.assert_close(rest.hidden, whole.hidden, atol=1e-6, rtol=1e-6)
 
 
@@ -217,12 +231,3 @@ def test_donors_that_do_not_fit_are_named() -> None:
     wrong = Donor("z", torch.zeros(2, 6, 3, 4), torch.ones(2, 6))
     with pytest.raises(ValueError, match=r"donor of z does not fit: values \(2, 6, 3, 4\)"):
         ran(source, batch, donors={Site("decoder", 0): [wrong]})
-
-
-def test_attention_that_is_not_hooked_takes_no_donors(loaded: Any) -> None:
-    source = loaded(next(iter(EAGER)))
-    batch = [inputs_of(source, CLEAN[0], TARGET)]
-    site = source.layout.sites[0]
-    donor = Donor("z", torch.zeros(1, 4, 7, 4), torch.ones(1, 4))
-    with pytest.raises(ModelError, match="cannot be gated"):
-        ran(source, batch, donors={site: [donor]})

@@ -19,18 +19,10 @@ from attnviz.core.prompt import Prompt
 from attnviz.errors import AttnvizError, ModelError
 from attnviz.features.models.inspection import describe
 from tests.models.tiny import same_maps, transformers
-from tests.models.tiny_senses import STACK
+from tests.models.tiny_senses import SCALED, SEES, STACK, WHOLE
 
-SCALED = {
-    "do_resize": True, "do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": True,
-    "image_mean": [0.5] * 3, "image_std": [0.5] * 3,
-}  # fmt: skip
-WHOLE, SHORTEST = (
-    {"size": {"height": 32, "width": 32}},
-    {"size": {"shortest_edge": 32, "longest_edge": 48}},
-)
+SHORTEST = {"size": {"shortest_edge": 32, "longest_edge": 48}}
 TEXT = {**STACK, "vocab_size": 41, "max_position_embeddings": 64}
-SEES = {**STACK, "image_size": 32, "patch_size": 8}
 DETR = {
     "use_timm_backbone": False, "use_pretrained_backbone": False, "backbone": None, "d_model": 16,
     "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4, "encoder_ffn_dim": 24,

@@ -102,8 +102,7 @@ def calls(source: Any, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, bool]
 
     def counted(**arguments: Any) -> torch.Tensor:
         made.append((len(arguments["inputs"]), arguments["use_cache"]))
-        written: torch.Tensor = generate(**arguments)
-        return written
+        return generate(**arguments)
 
     monkeypatch.setattr(network.model, "generate", counted)
     return made
@@ -113,7 +112,7 @@ def calls(source: Any, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, bool]
 def test_decoders_write_several_texts_side_by_side_as_each_alone(
     family: str, loaded: Any, eager: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prompting, "WRITES_AT_MOST", 12)
+    monkeypatch.setattr(prompting, "WRITES_AT_MOST", 6)
     source: Any = load(str(loaded(family).folder))
     prompts = [Prompt(ids=ids) for ids in (SHORT, LONG, SHORT[:1])]
     alone = [source.prepare(prompt) for prompt in prompts]
@@ -124,7 +123,7 @@ def test_decoders_write_several_texts_side_by_side_as_each_alone(
         several.append((len(prompts), False))
     assert made == [(1, False), *several]
     written = side(alone[1]).ids
-    whole = generated(eager(source.folder, SEQUENCE), LONG, 12, cache=False)
+    whole = generated(eager(source.folder, SEQUENCE), LONG, 6, cache=False)
     assert list(written) == whole[: len(written)]
 
 
@@ -140,8 +139,7 @@ def test_a_model_that_writes_otherwise_beside_others_writes_each_alone(
     def blind(**arguments: Any) -> torch.Tensor:
         """What a model without a mask would write: padding counts."""
         arguments["attention_mask"] = torch.ones_like(arguments["attention_mask"])
-        written: torch.Tensor = generate(**arguments)
-        return written
+        return generate(**arguments)
 
     monkeypatch.setattr(source._network.model, "generate", blind)
     made = calls(source, monkeypatch)
@@ -262,7 +260,7 @@ def test_temperature_divides_logits_and_none_is_the_likeliest() -> None:
 def test_writing_stops_at_the_end_and_keeps_it(loaded: Any) -> None:
     source = load("demo-gpt2")
     free = side(source.prepare(Prompt(TEXT, generate=Generation(6))))
-    source._ends = frozenset({free.ids[-3]})  # type: ignore[attr-defined]
+    source._ends = frozenset({free.ids[-3]})
     ended = source.prepare(Prompt(TEXT, generate=Generation(6)))
     first = free.ids.index(free.ids[-3], len(free) - free.written)
     assert side(ended).ids == free.ids[: first + 1]
@@ -274,7 +272,7 @@ def test_a_watcher_sees_the_text_grow() -> None:
     for backend in ("native", "hooked"):
         pieces: list[str] = []
         how = Generation(5, tell=pieces.append)
-        tokens = side(load("demo-gpt2", backend=backend).prepare(Prompt(TEXT, generate=how)))  # type: ignore[arg-type]
+        tokens = side(load("demo-gpt2", backend=backend).prepare(Prompt(TEXT, generate=how)))
         assert pieces == [TEXT, *tokens.texts[-5:], ""]
 
 

@@ -288,7 +288,6 @@ def test_flow_lens_circuits_and_sinks_take_gated_models() -> None:
     sinks = av.sinks(prompt, model=source)
     scores = {head.head: head.scores["gate"] for head in av.heads(prompt, model=source).heads}
     for head in sinks.heads:
-        assert head.gate.value is not None
         assert abs(head.gate.value - (scores[head.head].mean or 0)) < 0.2
     assert all(head.gate.value is None for head in av.sinks("a b c").heads)
 

@@ -18,7 +18,7 @@ from transformers.utils import logging as hf_logging
 
 import attnviz as av
 import attnviz.models.hooked.interface as interface
-from attnviz.core.heads import Site, SiteKind
+from attnviz.core.heads import Site
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import Rows
 from attnviz.errors import InputError, ModelError, UsageError
@@ -28,11 +28,11 @@ from attnviz.models.hooked import checkpoint
 from attnviz.models.hooked.network import Item
 from attnviz.models.hooked.survey import Trace, compare
 from attnviz.models.hooked.trace import ModuleCall, calls_of
-from attnviz.models.hooked.windows import selected
 from tests import mostly_slow
 from tests.checkpoints import edit_config
 from tests.models.tiny import (
     FAMILIES,
+    HEADS,
     HOOKED,
     LONG,
     LONGEST,
@@ -41,10 +41,13 @@ from tests.models.tiny import (
     SIZES,
     TWO_STACKS,
     VOCABULARY,
+    WORDLESS,
     Blocks,
     Folders,
+    Watcher,
     build,
     inputs_of,
+    ran,
     transformers,
 )
 
@@ -57,42 +60,26 @@ def load(folder: Path, dtype: torch.dtype = torch.float32) -> hooked.Hooked:
     return hooked.load(folder, folder.name, CPU, dtype)
 
 
-class Watcher:
-    """Puts the blocks of each site together: weights and allowed keys, [B, H, T, S]."""
-
-    def __init__(self, batch: Sequence[Any]) -> None:
-        self.batch = batch
-        self.weights: dict[Site, torch.Tensor] = {}
-        self.allowed: dict[Site, torch.Tensor] = {}
-        self.count = 0
-
-    def observe(self, rows: Rows) -> None:
-        self.count += 1
-        size = (*rows.weights.shape[:2], *self.longest(rows.site.kind))
-        weights = self.weights.setdefault(rows.site, torch.zeros(size))
-        allowed = self.allowed.setdefault(rows.site, torch.zeros(size, dtype=torch.bool))
-        queries = slice(rows.start, rows.start + rows.weights.shape[2])
-        keys = slice(rows.key_start, rows.key_start + rows.weights.shape[3])
-        weights[:, :, queries, keys] = rows.weights
-        allowed[:, :, queries, keys] = True if rows.allowed is None else rows.allowed
-
-    def longest(self, kind: SiteKind) -> tuple[int, int]:
-        sides = [inputs.sides[kind] for inputs in self.batch]
-        return max(len(s.queries) for s in sides), max(len(s.keys) for s in sides)
-
-
 def watch(source: hooked.Hooked, batch: Sequence[Any]) -> Watcher:
     watcher = Watcher(batch)
     source.forward(batch, [watcher])
     return watcher
 
 
-def eager_maps(model: Any, family: str, **inputs: Any) -> dict[Site, torch.Tensor]:
-    """What transformers returns for one input: [H, T, S] by site; gaps are not numbered."""
+def eager_pass(model: Any, family: str, **inputs: Any) -> Any:
+    """What transformers returns for one input."""
     tensors = {name: torch.tensor([value]) for name, value in inputs.items()}
     cache = {"use_cache": False} if family in SEQ2SEQ else {}
     with torch.no_grad():
-        output = model(**tensors, **cache, output_attentions=True)
+        return model(**tensors, **cache, output_attentions=True)
+
+
+def eager_maps(model: Any, family: str, **inputs: Any) -> dict[Site, torch.Tensor]:
+    """Its weights, [H, T, S] by site; gaps are not numbered."""
+    return maps_of(eager_pass(model, family, **inputs), family)
+
+
+def maps_of(output: Any, family: str) -> dict[Site, torch.Tensor]:
     if family in SEQ2SEQ:
         kinds = ("encoder", "decoder", "cross")
         return {
@@ -107,8 +94,11 @@ def eager_maps(model: Any, family: str, **inputs: Any) -> dict[Site, torch.Tenso
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_equals_its_own_eager_attention(family: str, loaded: Any, eager: Any) -> None:
-    source = loaded(family)
-    theirs = eager(source.folder, "AutoModelForSeq2SeqLM" if family in SEQ2SEQ else "AutoModel")
+    """Weights, what they were allowed to be, and logits."""
+    source, words = loaded(family), family not in WORDLESS
+    kind = "Seq2SeqLM" if family in SEQ2SEQ else HEADS.get(family, "CausalLM")
+    theirs = eager(source.folder, f"AutoModelFor{kind}" if words else "AutoModel")
+    assert bool(source.no_logits) != words
     hooked = source.info.backend == "hooked"
     if VERSION >= (5, 23):  # the version this was written with; fewer families asked before
         assert hooked == (family in HOOKED), source.info
@@ -116,13 +106,21 @@ def test_every_family_equals_its_own_eager_attention(family: str, loaded: Any, e
     assert bool(source.info.reason) != hooked
     batch = [inputs_of(source, *both) for both in ((SHORT, (0, *LONG[:8])), (LONG, SHORT))]
     watcher = watch(source, batch)  # blocks of a padded batch
+    output, plain = ran(source, batch, logits=words), source.forward(batch)
+    assert plain.logits is None
     sites = [site for site in source.layout.sites if source.layout.heads[site.kind][site.layer]]
     assert sorted(watcher.weights) == sorted(sites)
     for item, ids in enumerate((SHORT, LONG)):
         inputs = {"input_ids": ids}
         if family in SEQ2SEQ:
             inputs["decoder_input_ids"] = batch[item].sides["decoder"].queries.ids
-        alone = eager_maps(theirs, family, **inputs)
+        made = eager_pass(theirs, family, **inputs)
+        if words:
+            expected, length = made.logits[0], made.logits.shape[1]
+            assert expected.std() > 1e-3, "too even to prove anything"
+            torch.testing.assert_close(output.logits[item, :length], expected, atol=1e-4, rtol=1e-5)
+            torch.testing.assert_close(output.hidden[item, :length], plain.hidden[item, :length])
+        alone = maps_of(made, family)
         assert len(alone) == len(sites)
         for site, native in zip(sites, (alone[s] for s in sorted(alone, key=by_kind)), strict=True):
             heads, queries, keys = native.shape
@@ -156,16 +154,6 @@ def test_the_blocks_do_not_matter(
     for site, weights in whole.weights.items():
         torch.testing.assert_close(blocks.weights[site], weights)
         assert torch.equal(blocks.allowed[site], whole.allowed[site])
-
-
-def test_layers_are_numbered_as_the_model_numbers_them(loaded: Any) -> None:
-    assert loaded("albert").layout.heads == {"encoder": (4, 4, 4)}  # shared weights
-    assert loaded("lfm2").layout.heads == {"decoder": (0, 4)}  # a convolution first
-    assert loaded("bart").layout.heads == {
-        "encoder": (4, 4),
-        "decoder": (2, 2, 2),
-        "cross": (2, 2, 2),
-    }
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -495,7 +483,7 @@ def test_a_head_is_not_needed_nor_a_pooler(
     assert not any("pooler" in key for key in load_file(tmp_path / "model.safetensors"))
     records: list[logging.LogRecord] = []
     handler = logging.Handler()
-    handler.emit = records.append  # type: ignore[method-assign]
+    handler.emit = records.append
     logger = logging.getLogger("transformers")
     logger.addHandler(handler)
     capfd.readouterr()
@@ -603,42 +591,6 @@ def test_granites_weights_are_those_that_its_outputs_are_made_of(family: str) ->
         torch.testing.assert_close(outputs, call.entered, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("family", ["deepseek_v32", "glm_moe_dsa", "axk2"])
-def test_keys_that_an_indexer_chooses_are_those_of_eager_attention(
-    family: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from tests import families
-
-    if family not in transformers.CONFIG_MAPPING:
-        pytest.skip(f"transformers {transformers.__version__} has no {family}")
-    monkeypatch.setitem(families.MORE, family, {"index_topk": 4})
-    model = families.built(transformers.CONFIG_MAPPING[family])
-    model.set_attn_implementation("eager")
-    ids = families.IDS
-    plain = model(torch.tensor([ids]), output_attentions=True).attentions
-    assert max(int((weights > 0).sum(-1).max()) for weights in plain) == 4
-    source = av.load(model)
-    assert source.info.backend == "hooked"
-    batch = [source.prepare(Prompt(ids=some)) for some in (ids, ids[:5])]
-    seen = watch(source, batch)
-    assert len(seen.weights) == 3
-    for site, weights in seen.weights.items():
-        torch.testing.assert_close(weights[:1], plain[site.layer], rtol=1e-4, atol=1e-5)
-
-
-def test_chosen_keys_are_no_more_than_the_mask_lets_through() -> None:
-    indices = torch.tensor([[[0, 1], [2, 1], [0, 2]]])
-    causal = selected(None, indices, True, 3)[0]
-    assert causal[0, 0].tolist() == [[True, False, False], [False, True, False],
-                                     [True, False, True]]  # fmt: skip
-    only = torch.tensor([True, True, False])
-    masked = selected(only.expand(1, 1, 3, 3), indices, False, 3)[0]
-    assert masked[0, 0].tolist() == [[True, True, False], [False, True, False],
-                                     [True, False, False]]  # fmt: skip
-    added = selected(torch.zeros(1, 1, 3, 3), indices, False, 3)[0]
-    assert (added == 0).tolist() == selected(None, indices, False, 3)[0].tolist()
-
-
 @pytest.mark.parametrize(
     ("fails", "ran", "failed"),
     [
@@ -667,7 +619,7 @@ def test_a_model_that_fails_on_some_texts_is_proved_on_the_others(
             raise IndexError("index out of range in self")
         return plain(self, input_ids, **others)
 
-    forward.__signature__ = inspect.signature(plain)  # type: ignore[attr-defined]
+    forward.__signature__ = inspect.signature(plain)
     monkeypatch.setattr(type(model.base_model), "forward", forward)
     info = hooked.borrow(model, None).info
     assert info.backend == "hooked"

@@ -116,7 +116,8 @@ def test_the_parts_add_up_to_the_label_s_logit(made: Callable[[str], Made], kind
     name, model = made(kind)
     position = 3 if kind in TOKEN_LABELS else None
     own = _own(model, name, position)
-    for label, number in (("pos", 2), ("good", 1), ("#0", 0)):
+    ways = (("pos", 2), ("good", 1), ("#0", 0))  # of naming one
+    for label, number in ways if kind in ("bert", "tokens") else ways[:1]:
         result = av.logits(TEXT, model=name, answer=label, position=position)
         assert result.logit == pytest.approx(float(own[number]), abs=2e-5)
         assert sum(part.value for part in result.parts) == pytest.approx(
@@ -195,7 +196,7 @@ def test_gradients_to_the_heads_are_autograd_s(made: Callable[[str], Made], kind
     assert float(gradient[1]) == pytest.approx(numeric, abs=2e-3)
 
 
-@pytest.mark.parametrize("kind", ["bert", "distilbert", "gpt2"])
+@pytest.mark.parametrize("kind", ["bert", "gpt2"])
 def test_every_command_takes_a_label(
     made: Callable[[str], Made], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -319,7 +320,7 @@ def test_a_head_that_is_not_in_the_weights_is_refused(
 def test_a_head_of_another_kind_is_refused_by_name(tmp_path: Path) -> None:
     """A mean over all tokens is no token's state."""
 
-    class Mean(t.BertForSequenceClassification):  # type: ignore[misc]
+    class Mean(t.BertForSequenceClassification):
         def forward(self, **given: Any) -> Any:
             states = self.bert(**{k: v for k, v in given.items() if k != "labels"})[0]
             return SequenceClassifierOutput(logits=self.classifier(states.mean(1)))
@@ -337,7 +338,7 @@ def test_a_head_of_another_kind_is_refused_by_name(tmp_path: Path) -> None:
 def test_maps_of_a_classifier_stay_with_the_native_backend_and_its_labels_are_read_once(
     made: Callable[[str], Made], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = pretrained.load.__wrapped__(made("bert")[0])  # type: ignore[attr-defined]
+    source = pretrained.load.__wrapped__(made("bert")[0])
     assert av.capture(TEXT, model=source).source.backend == "native"
     assert av.logits(TEXT, model=source, answer="pos").source.backend == "hooked"
     monkeypatch.delattr(labels, "load_labels")

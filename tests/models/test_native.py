@@ -13,11 +13,12 @@ from transformers import AutoTokenizer
 
 from attnviz.core import arrays
 from attnviz.core.prompt import Prompt
-from attnviz.core.source import ForwardRequest, Rows
+from attnviz.core.source import ForwardRequest
 from attnviz.errors import ModelError
 from attnviz.models import native
 from attnviz.models.folder import locate
 from tests import checkpoints
+from tests.models.tiny import Watcher
 
 TOLERANCE = 1e-5
 FAMILIES = ("bert", "distilbert", "gpt2", "roberta")
@@ -27,32 +28,12 @@ def load(folder, dtype=torch.float32):
     return native.load(locate(str(folder)), "cpu", str(dtype).removeprefix("torch."))
 
 
-@pytest.fixture
-def bert(tmp_path):
-    return checkpoints.write(tmp_path / "model", "bert")
-
-
-class Keeper:
-    """Whole maps [B, H, T, T] by site, put together from blocks."""
-
-    def __init__(self, batch, length, heads):
-        self.shape, self.maps = (batch, heads, length, length), {}
-
-    def observe(self, rows: Rows) -> None:
-        whole = self.maps.setdefault(
-            rows.site, torch.zeros(self.shape, dtype=arrays.to_torch(rows.weights).dtype)
-        )
-        r, s = rows.weights.shape[2:]
-        start, first = rows.start, rows.key_start
-        whole[:, :, start : start + r, first : first + s] = arrays.to_torch(rows.weights)
-
-
 def watch(source, batch):
-    heads = next(iter(source.layout.heads.values()))[0]
-    keeper = Keeper(len(batch), max(item.length for item in batch), heads)
-    source.forward(batch, [keeper])
-    assert list(keeper.maps) == list(source.layout.sites)
-    return [keeper.maps[site] for site in source.layout.sites]
+    """Whole maps [B, H, T, T] of each layer."""
+    watcher = Watcher(batch)
+    source.forward(batch, [watcher])
+    assert list(watcher.weights) == list(source.layout.sites)
+    return list(watcher.weights.values())
 
 
 def hidden_states(source, inputs):

@@ -19,12 +19,10 @@ from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import Source
 from attnviz.errors import InputError, ModelError, UsageError
-from attnviz.models.controls import FreshConfig
 from attnviz.models.demo import DEMOS
 from attnviz.models.norm_based import with_quantity
-from attnviz.models.untrained import Fresh
 from attnviz.scoring.observe import Recorder, score_capture
-from tests.models.tiny import GAIN, LONG, SHORT, Blocks, hooked_only, inputs_of, ran
+from tests.models.tiny import LONG, SHORT, Blocks, inputs_of, ran, tiny
 
 TEXT = "The keys to the cabinet are on the table, and the keys are old."
 
@@ -106,21 +104,10 @@ def test_trained_models(
 
 @pytest.mark.parametrize("family", ["bert", "llama", "t5", "bart", "gpt_oss", "deepseek_v3"])
 def test_hooked_models(family: str, loaded: Any) -> None:
-    source = loaded(family, GAIN.get(family, 3.0))
-    hooked_only(source)
+    source = tiny(family, loaded)
     normalized = ("norm-residual-ln",) if family in ("bert", "bart") else ()
     for quantity in ("norm", "norm-residual", *normalized):
         check(source, inputs_of(source, LONG, SHORT), quantity)
-
-
-@pytest.mark.parametrize("kind", ["mha", "gqa", "mqa", "mla", "cross"])
-def test_fresh_layers(kind: Any) -> None:
-    config = FreshConfig(24, 4, kind=kind, layers=2)
-    source = Fresh(config)
-    context = "the keys lie there" if kind == "cross" else None
-    inputs = source.prepare(Prompt("the table and the keys", pair=context))
-    for quantity in ("norm", "norm-residual", "norm-residual-ln"):
-        check(source, inputs, quantity)
 
 
 def test_shorter_items_of_a_batch_are_as_if_alone(minilm: str) -> None:

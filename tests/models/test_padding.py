@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+from transformers import AutoTokenizer
 
 import attnviz as av
 from attnviz.attention.layers import attend
@@ -23,10 +23,11 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import AttnvizError, InputError, UsageError
 from attnviz.models import pretrained
+from attnviz.models.demo import DEMOS
 from attnviz.models.folder import locate
 from attnviz.scoring.observe import ScoreObserver
 from tests.models.test_wrapped_model import fresh
-from tests.models.tiny import same_maps, transformers
+from tests.models.tiny import Folders, same_maps, transformers
 
 SHORT, LONG = [5, 9, 2, 7], [3, 8, 4, 6, 1, 7]
 PAD = 0
@@ -119,9 +120,7 @@ def test_the_end_of_text_as_padding() -> None:
 
 
 def test_ids_and_the_padding_of_a_tokenizer() -> None:
-    from tests.models.test_wrapped_model import DEMO
-
-    tokenizer = AutoTokenizer.from_pretrained(DEMO)
+    tokenizer = AutoTokenizer.from_pretrained(DEMOS["demo-gpt2"])
     batch, rows, _, alone = padded("bert", "right")
     ids = torch.tensor(rows)
     ids[ids == PAD] = 40
@@ -282,12 +281,9 @@ IDS = av.Prompt(ids=tuple(range(3, 19)))
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def stored(folders: Folders, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """One tiny Llama, stored in three precisions."""
-    torch.manual_seed(0)
-    settings = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
-    settings |= {"num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 60}
-    model = LlamaForCausalLM(LlamaConfig(**settings))
+    model = transformers.LlamaForCausalLM.from_pretrained(folders("llama", words=True))
     found = {}
     for name in ("float32", "float16", "bfloat16"):
         found[name] = tmp_path_factory.mktemp(name)
@@ -295,32 +291,32 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
-def test_auto_keeps_bfloat16_and_nothing_else(folders: dict[str, Path]) -> None:
-    kept = {name: av.load(str(folder)).info.dtype for name, folder in folders.items()}
+def test_auto_keeps_bfloat16_and_nothing_else(stored: dict[str, Path]) -> None:
+    kept = {name: av.load(str(folder)).info.dtype for name, folder in stored.items()}
     assert kept == {"float32": "float32", "float16": "float32", "bfloat16": "bfloat16"}
-    assert av.load(str(folders["bfloat16"]), dtype="float32").info.dtype == "float32"
-    assert locate(str(folders["bfloat16"])).precision == "bfloat16"
+    assert av.load(str(stored["bfloat16"]), dtype="float32").info.dtype == "float32"
+    assert locate(str(stored["bfloat16"])).precision == "bfloat16"
 
 
-def test_a_device_map_changes_nothing(folders: dict[str, Path]) -> None:
+def test_a_device_map_changes_nothing(stored: dict[str, Path]) -> None:
     if find_spec("accelerate") is None:
         with pytest.raises(UsageError, match="pip install accelerate"):
-            av.load(str(folders["float32"]), device="balanced")
+            av.load(str(stored["float32"]), device="balanced")
         return
-    plain = av.heads(IDS, model=str(folders["float32"]), device="cpu")
-    placed = av.heads(IDS, model=av.load(str(folders["float32"]), device="balanced"))
+    plain = av.heads(IDS, model=str(stored["float32"]), device="cpu")
+    placed = av.heads(IDS, model=av.load(str(stored["float32"]), device="balanced"))
     if placed.source.device != "cpu":
         pytest.skip("THE DEVICE MAP TOOK ANOTHER DEVICE")
     assert [one.scores for one in placed.heads] == [one.scores for one in plain.heads]
 
 
 @pytest.mark.parametrize("bits", ["4bit", "8bit"])
-def test_quantizing_needs_bitsandbytes(folders: dict[str, Path], bits: str) -> None:
+def test_quantizing_needs_bitsandbytes(stored: dict[str, Path], bits: str) -> None:
     if find_spec("bitsandbytes") is not None:
-        assert len(av.heads(IDS, model=av.load(str(folders["float32"]), dtype=bits)).heads) == 8
+        assert len(av.heads(IDS, model=av.load(str(stored["float32"]), dtype=bits)).heads) == 8
         return
     with pytest.raises(UsageError, match="needs bitsandbytes; pip install bitsandbytes"):
-        av.load(str(folders["float32"]), dtype=bits)
+        av.load(str(stored["float32"]), dtype=bits)
 
 
 def test_names_that_are_none() -> None:
@@ -360,16 +356,15 @@ def test_scores_in_half_precision_are_summed_in_float32(dtype: torch.dtype) -> N
 
 
 TEXT = "the keys to the cabinet are on the table"
-DEMO = Path(av.__file__).parent / "models" / "demo" / "demo-gpt2"
 
 
 def load(how: str) -> tuple[Any, Any]:
     """A source, and another one of the same weights in memory where they are borrowed."""
     if how != "in memory":
-        source = pretrained.load("demo-gpt2", backend=how)  # type: ignore[arg-type]
+        source = pretrained.load("demo-gpt2", backend=how)
         return source, source
-    model = transformers.AutoModelForCausalLM.from_pretrained(DEMO)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(DEMO)
+    model = transformers.AutoModelForCausalLM.from_pretrained(DEMOS["demo-gpt2"])
+    tokenizer = transformers.AutoTokenizer.from_pretrained(DEMOS["demo-gpt2"])
     first, second = (av.load(model, tokenizer=tokenizer) for _ in range(2))
     return first, second
 

@@ -20,12 +20,6 @@ from attnviz.scoring.observe import Recorder
 from tests import checkpoints
 
 
-@pytest.fixture
-def bert(models, tmp_path):
-    """A BERT that a test may break."""
-    return Path(shutil.copytree(models["bert"], tmp_path / "bert"))
-
-
 def tokens_of(inputs):
     return next(iter(inputs.sides.values())).queries
 
@@ -97,12 +91,6 @@ def test_relative_positions_are_not_computed_as_absolute_ones(bert):
     checkpoints.edit_config(bert, position_embedding_type="relative_key")
     with pytest.raises(ModelError, match="relative_key positions, which transformers"):
         pretrained.load(str(bert), device="cpu")
-
-
-def test_an_explicit_dtype_is_honoured(models):
-    source = pretrained.load(str(models["gpt2"]), device="cpu", dtype="bfloat16")
-    assert source.info.dtype == "bfloat16"
-    assert "bfloat16" in source.info.exactness
 
 
 # --- prompts -----------------------------------------------------------------------------------

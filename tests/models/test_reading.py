@@ -7,17 +7,15 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 import attnviz as av
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Prompt
 from attnviz.core.source import Rows, Source
-from attnviz.core.weights import Normalization
 from attnviz.models.controls import FreshConfig
-from tests.models.test_residual import tiny
-from tests.models.tiny import LONG, ran
+from tests.models.test_residual import normalized
+from tests.models.tiny import LONG, ran, tiny
 
 LEARNED = ("gpt2", "opt")
 PLAIN = (*LEARNED, "bert", "electra", "distilbert", "roberta")
@@ -29,14 +27,6 @@ NOTHING = {
     "t5": "no plain list of layers",
     "albert": "no plain list of layers",
 }
-
-
-def normalized(norm: Normalization, x: Tensor) -> Tensor:
-    """By torch's own normalizations."""
-    if norm.centred:
-        return F.layer_norm(x, norm.scale.shape, norm.scale, norm.shift, norm.eps)
-    assert norm.shift is None
-    return F.rms_norm(x, norm.scale.shape, norm.scale, norm.eps)
 
 
 class Keeper:

@@ -18,14 +18,13 @@ from attnviz.attention.contributions import Writes
 from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import ForwardRequest, Rows, Source
-from attnviz.core.weights import Readout
 from attnviz.errors import ModelError
 from attnviz.features.patch.runs import PatchBench, metric_of
 from attnviz.models import pretrained
 from attnviz.models.controls import FreshConfig
 from attnviz.models.hooked.trace import ModuleCall, calls_of
 from attnviz.models.untrained import Fresh
-from tests.models.tiny import GAIN, LONG, SHORT, Blocks, build, hooked_only, inputs_of
+from tests.models.tiny import LONG, SHORT, Blocks, build, hooked_only, inputs_of, tiny
 
 ADDING = (
     *("gpt2", "llama", "mistral", "qwen3", "gpt_neox", "phi", "opt", "gpt_oss", "deepseek_v3"),
@@ -38,21 +37,12 @@ REFUSED = {
 }
 
 
-def tiny(name: str, loaded: Any) -> Source:
-    source: Source = loaded(name, GAIN.get(name, 3.0))
-    hooked_only(source)
-    return source
-
-
-def read(readout: Readout, x: Tensor) -> Tensor:
-    """Logits of the residual stream by torch's own normalizations."""
-    width = readout.scale.shape
-    if readout.centred:
-        x = F.layer_norm(x, width, readout.scale, readout.shift, readout.eps)
-    else:
-        assert readout.shift is None
-        x = F.rms_norm(x, width, readout.scale, readout.eps)
-    return F.linear(x, readout.table, readout.bias)
+def normalized(norm: Any, x: Tensor) -> Tensor:
+    """By torch's own normalizations."""
+    if norm.centred:
+        return F.layer_norm(x, norm.scale.shape, norm.scale, norm.shift, norm.eps)
+    assert norm.shift is None
+    return F.rms_norm(x, norm.scale.shape, norm.scale, norm.eps)
 
 
 @pytest.mark.parametrize("name", ["demo-gpt2", *ADDING])
@@ -80,7 +70,7 @@ def test_layers_add_heads_and_an_mlp_and_logits_follow(name: str, loaded: Any) -
                 made[item, : len(ids)], output.states[number + 1][item, : len(ids)],
                 rtol=1e-4, atol=1e-4,
             )  # fmt: skip
-    logits = read(readout, output.states[-1])
+    logits = F.linear(normalized(readout, output.states[-1]), readout.table, readout.bias)
     for item, ids in enumerate((LONG, SHORT)):
         torch.testing.assert_close(
             logits[item, : len(ids)], output.logits[item, : len(ids)], rtol=1e-4, atol=1e-4
@@ -160,6 +150,7 @@ def test_ids_have_texts(loaded: Any) -> None:
 
 PLACES = {
     "bert": {"encoder": "encoder.layer.{}.attention.output:out"},
+    "distilbert": {"encoder": "transformer.layer.{}.sa_layer_norm:out"},
     "gpt2": {"decoder": "h.{}.ln_2:in"},
     "llama": {"decoder": "layers.{}.post_attention_layernorm:in"},
     "mistral": {"decoder": "layers.{}.post_attention_layernorm:in"},
@@ -180,7 +171,7 @@ PLACES = {
 }
 """Where transformers' own models have what comes after attention and its residual connection."""
 
-POST = ("bert", "bart")
+POST = ("bert", "distilbert", "bart")
 
 
 class Written:
@@ -232,8 +223,7 @@ def compare(source: Source, hooked: Source, places: dict[str, str], batch: list[
 
 @pytest.mark.parametrize("family", PLACES)
 def test_sums_of_hooked_models(family: str, loaded: Any) -> None:
-    source = loaded(family, GAIN.get(family, 3.0))
-    hooked_only(source)
+    source = tiny(family, loaded)
     for site in source.layout.sites:
         assert source.sublayer(site).order == ("post" if family in POST else "pre")
     batch = [inputs_of(source, LONG, SHORT), inputs_of(source, SHORT, LONG[:5])]
@@ -253,8 +243,6 @@ def test_sums_of_trained_models(name: str, request: pytest.FixtureRequest) -> No
     for site in source.layout.sites:
         ours, found = source.sublayer(site), hooked.sublayer(site)
         assert ours.order == found.order
-        assert ours.norm is not None
-        assert found.norm is not None
         assert (ours.norm.eps, ours.norm.centred) == (found.norm.eps, found.norm.centred)
         torch.testing.assert_close(ours.norm.scale, found.norm.scale)
         torch.testing.assert_close(ours.norm.shift, found.norm.shift)

@@ -6,6 +6,7 @@ import base64
 import json
 import zlib
 from collections.abc import Mapping
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ from attnviz.drawing.palette import UNSELECTED, rgb
 from attnviz.drawing.reasons import steps
 from attnviz.errors import ModelError, UsageError
 from attnviz.features.ablation import fills
+from attnviz.features.explain.result import BLOCKED
 from attnviz.features.explain.result import UNSELECTED as LEFT_OUT
 from attnviz.features.view.document import document
 from attnviz.features.view.long.page import page
@@ -51,6 +53,7 @@ from attnviz.models.recorded.format import unpack_masks as unpack
 from attnviz.scoring.merged import shown_map
 from attnviz.scoring.observe import Recorder, score_capture
 from tests import families, reference_scores
+from tests.models.tiny import same_maps
 from tests.viewing import data_of
 
 T, K = 17, 5
@@ -152,7 +155,6 @@ def test_the_keys_that_stay_are_those_of_an_indexer_done_by_hand(
 ) -> None:
     past = np.tri(T, dtype=bool)
     for site, reach in capture.reach.items():
-        assert reach.unselected is not None
         allowed = reach.allowed(T, T)
         assert allowed.shape == reach.unselected.shape == (1, T, T)
         assert (allowed[0] == kept[site.layer]).all()
@@ -198,8 +200,6 @@ def test_a_shorter_text_in_a_batch_selects_among_its_own_keys(model: Any) -> Non
     for site, reach in recorder.reach(1).items():
         single = alone.reach()[site]
         assert (reach.allowed(9, 9) == single.allowed(9, 9)).all()
-        assert reach.unselected is not None
-        assert single.unselected is not None
         assert (reach.unselected == single.unselected).all()
 
 
@@ -215,16 +215,11 @@ def test_masks_of_both_kinds_lose_the_same_keys() -> None:
     added, _, same = selected(
         torch.zeros(1, 1, 3, 3).masked_fill(~mask, torch.finfo(torch.float32).min), places, False, 3
     )
-    assert plain is not None
-    assert added is not None
-    assert left_out is not None
-    assert same is not None
     expected = [[1, 0, 0], [1, 1, 0], [0, 1, 1]]
     assert plain[0, 0].int().tolist() == (added == 0)[0, 0].int().tolist() == expected
     assert left_out[0, 0].int().tolist() == same[0, 0].int().tolist()
     assert left_out[0, 0].int().tolist() == [[0, 0, 0], [0, 0, 0], [1, 0, 0]]
     unmasked, causal, _ = selected(None, places, True, 3)
-    assert unmasked is not None
     assert not causal
     assert (unmasked == plain).all()
     assert selected(mask, None, True, 3) == (mask, True, None)
@@ -273,7 +268,7 @@ def shown(picture: Any) -> str:
     console = Console(width=120, file=StringIO(), color_system=None)
     _, weights, sides = picture.maps[0]
     console.print(terminal.heatmap(weights, sides, title="", style=picture.style))
-    return str(console.file.getvalue())  # type: ignore[attr-defined]
+    return str(console.file.getvalue())
 
 
 def test_the_terminal_crosses_what_was_left_out(
@@ -309,7 +304,6 @@ def test_the_page_has_what_was_left_out_as_bits_of_its_own(capture: Capture) -> 
     data, chunks = document([capture], [()], [frozenset(capture.layout)], [None], title="", bits=8)
     for site in data["items"][0]["kinds"][0]["sites"]:
         reach = capture.reach[Site("decoder", site["layer"])]
-        assert reach.unselected is not None
         raw = zlib.decompress(base64.b64decode(chunks[site["reach"]["unselected"]]))
         bits = np.unpackbits(np.frombuffer(raw, np.uint8), count=T * T)
         assert (bits.reshape(1, T, T).astype(bool) == reach.unselected).all()
@@ -359,7 +353,7 @@ def test_index_scores_are_those_of_an_indexer_done_by_hand(
 
 @pytest.mark.parametrize("family", ["deepseek_v32", "glm_moe_dsa", "axk2", "hy_v4"])
 def test_the_highest_index_scores_are_the_keys_that_attention_is_left(family: str) -> None:
-    """Beside what the model's own indexers returned, in their order."""
+    """Beside what the model's own indexers returned, in their order, and its eager attention."""
     if family not in CONFIG_MAPPING:
         pytest.skip(f"this transformers has no {family}")
     own = families.built(CONFIG_MAPPING[family])
@@ -374,7 +368,9 @@ def test_the_highest_index_scores_are_the_keys_that_attention_is_left(family: st
             indexer.register_forward_hook(
                 lambda m, args, out, number=number: order.update({number: out[0].numpy()})
             )
-    own(torch.tensor([IDS]))
+    own.set_attn_implementation("eager")
+    eager = own(torch.tensor([IDS]), output_attentions=True).attentions
+    same_maps(weights, eager, within=1e-5)
     assert [site.layer for site in scores.maps] == sorted(order)
     for site, maps in scores.maps.items():
         allowed = weights.reach[site].allowed(T, T)[0]
@@ -464,9 +460,8 @@ def test_a_small_map_of_an_explanation_tells_what_was_left_out(
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=Tokenizer(WordLevel({f"w{n}": n for n in range(41)}, "w0")), unk_token="w0"
     )
-    tokenizer.backend_tokenizer.pre_tokenizer = Whitespace()  # type: ignore[assignment]
-    source = av.load(model, tokenizer=tokenizer)
-    report = av.explain(" ".join(f"w{n}" for n in IDS), model=source)
+    tokenizer.backend_tokenizer.pre_tokenizer = Whitespace()
+    report = av.explain(" ".join(f"w{n}" for n in IDS), model=av.load(model, tokenizer=tokenizer))
     assert report.heads
     for head in report.shown_heads:
         cells = np.array(head.map)
@@ -475,12 +470,15 @@ def test_a_small_map_of_an_explanation_tells_what_was_left_out(
         assert (cells[past] >= LEFT_OUT).all()
         assert min(head.weights) >= 0
     assert av.read(report.save(tmp_path / "e.json")) == report
-    plain = av.explain("w5 w9", model=source)
-    figures = [found.figure() for found in (report, plain)]
+    one = replace(report, heads=report.heads[:1], beside=(), negative=None)
+    cells = np.array(one.heads[0].map)
+    none = np.where(cells == LEFT_OUT, BLOCKED, cells).tolist()
+    head = replace(one.heads[0], map=tuple(map(tuple, none)))
+    figures = [found.figure() for found in (one, replace(one, heads=(head,)))]
     said = [any("did not select the key" in text.get_text() for text in figure.findobj(Text))
             for figure in figures]  # fmt: skip
     assert said == [True, False]
-    figures[0].savefig(tmp_path / "e.png")
+    figures[0].savefig(tmp_path / "e.png", dpi=60)
     with Image.open(tmp_path / "e.png") as image:
         colors = {color for _, color in image.convert("RGB").getcolors(1 << 24)}
     assert rgb(UNSELECTED) in colors

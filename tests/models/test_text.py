@@ -166,12 +166,6 @@ def test_fast_tokenizers_of_transformers_read_as_their_backend(minilm):
     assert ours.separators == (False, False, False, False, True)
 
 
-def test_ids_without_a_vocabulary():
-    tokens = text.unnamed_reader().tokens([5, 0])
-    assert tokens.texts == ("#5", "#0")
-    assert tokens.words == (0, 1)
-
-
 def _unmarked(splitter):
     """A vocabulary whose pieces say nothing of words, as the quick tour of tokenizers builds it."""
     pieces = ["[UNK]", "u", "n", "d", "o", "un", "the", "t", "h", "e", "th", "."]

@@ -79,11 +79,6 @@ def test_same_seed_same_maps(kind: str) -> None:
     assert not np.allclose(a[Site("decoder", 0)], other[Site("decoder", 0)])
 
 
-def test_cross_attention_has_two_sides() -> None:
-    recorder = run(FreshConfig(d_model=16, heads=2, kind="cross"), Prompt("a b c", pair="d e"))
-    assert recorder.maps()[Site("cross", 0)].shape == (2, 3, 2)
-
-
 @pytest.mark.parametrize("kind", ["mha", "cross"])
 def test_padding_changes_nothing(kind: str) -> None:
     config = FreshConfig(d_model=16, heads=2, layers=2, kind=kind)

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 
 import attnviz as av
 from attnviz.errors import SelectionError, UsageError
-from tests.models.test_softmax_watch import B, Causal, D, Einsum, Folded, H, Joint, S, T
+from tests.models import test_written as written
 from tests.models.test_watching import Dotted, hooks
 
+B, T, S, D, H = 3, 6, 4, 16, 4
 WIDTH = D // H
 HEAD = slice(2 * WIDTH, 3 * WIDTH)
 """What head 2 has of a row."""
@@ -28,8 +29,7 @@ class Own(nn.Module):
         self.inner = nn.MultiheadAttention(D, H, batch_first=True)
 
     def forward(self, x: Tensor) -> Tensor:
-        output: Tensor = self.inner(x, x, x)[0]
-        return output
+        return self.inner(x, x, x)[0]
 
 
 def columns(name: str) -> Callable[[nn.Module, Tensor, float], Tensor]:
@@ -39,8 +39,7 @@ def columns(name: str) -> Callable[[nn.Module, Tensor, float], Tensor]:
         other = deepcopy(module)
         with torch.no_grad():
             other.get_parameter(name)[:, HEAD] *= gate
-        result: Tensor = other(x)
-        return result
+        return other(x)
 
     return output
 
@@ -52,31 +51,23 @@ def part(module: nn.Module, x: Tensor, gate: float) -> Tensor:
     return output
 
 
-class Lengths(Folded):
-    """Heads folded into the batch."""
-
-    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
-        return super().forward(x, x, torch.tensor([2, 6, 4]))
-
-
-class Pictures(Joint):
-    """Two streams in one map."""
-
-    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
-        return super().forward(x[:, :S], x)
-
-
+EINSUM = written.einsum("bqhd,bkhd->hbqk", "hbqk->bhqk", "hbqk,bkhd->bqhd")
 MODULES: dict[str, tuple[Callable[[], nn.Module], Callable[[nn.Module, Tensor, float], Tensor]]] = {
-    "written out": (Causal, columns("out.weight")), "einsum": (Einsum, columns("head.weight")),
-    "folded": (Lengths, part), "joint": (Pictures, part), "the function": (Dotted, part),
+    "written out": (lambda: written.Module(written.chunked), columns("o.weight")),
+    "einsum": (lambda: written.Module(EINSUM), columns("o.weight")),
+    "folded": (lambda: written.Module(written.sequence_first), columns("o.weight")),
+    "grouped": (lambda: written.Module(written.grouped), part), "the function": (Dotted, part),
     "the function, grouped": (lambda: Dotted(groups=2, is_causal=True), part),
     "the module": (Own, columns("inner.out_proj.weight")),
 }  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
-def seeded() -> None:
+def seeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One seed, and one size for all modules."""
     torch.manual_seed(0)
+    for name, size in {"B": B, "T": T, "D": D, "H": H, "W": WIDTH}.items():
+        monkeypatch.setattr(written, name, size)
 
 
 @pytest.mark.parametrize("name", list(MODULES))
@@ -112,7 +103,6 @@ def test_gates_have_gradients(name: str) -> None:
         for head in range(H):
             with torch.no_grad(), watched.ablate(f"0.{head}"):
                 lost.append(float(plain - module(x).sum()))
-    assert gates.grad is not None
     torch.testing.assert_close(gates.grad, torch.tensor(lost), atol=2e-4, rtol=1e-4)
 
 
@@ -149,13 +139,11 @@ def test_training_goes_through_a_module_that_is_gated() -> None:
         with watched.ablate("0.2"):
             module(x).square().mean().backward()
     weight = module.layers[0].self_attn.out_proj.weight
-    assert isinstance(weight, nn.Parameter)
     other = deepcopy(module)
     other.zero_grad()
     with torch.no_grad():
         other.layers[0].self_attn.out_proj.weight[:, HEAD] = 0
     other(x).square().mean().backward()
-    assert weight.grad is not None
     assert not weight.grad[:, HEAD].any()
     for ours, theirs in zip(module.layers[1:].parameters(), other.layers[1:].parameters(),
                             strict=True):  # fmt: skip
@@ -180,10 +168,10 @@ def test_a_module_called_twice_has_two_layers() -> None:
     class Twice(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.attn = Causal()
+            self.attn = written.Module(written.chunked)
 
         def forward(self, x: Tensor) -> Tensor:
-            return self.attn(self.attn(x))  # type: ignore[no-any-return]
+            return self.attn(self.attn(x))
 
     module = Twice().eval()
     x = torch.randn(B, T, D)
@@ -193,7 +181,7 @@ def test_a_module_called_twice_has_two_layers() -> None:
         with watched.ablate("1.2"):
             gated = module(x)
     with torch.no_grad():
-        wanted = columns("out.weight")(module.attn, module.attn(x), 0.0)
+        wanted = columns("o.weight")(module.attn, module.attn(x), 0.0)
     torch.testing.assert_close(gated, wanted, atol=1e-6, rtol=1e-5)
 
 

@@ -194,14 +194,14 @@ def test_a_pool_by_the_function_of_pytorch() -> None:
 class Own(nn.MultiheadAttention):
     """PyTorch's module with another call."""
 
-    def forward(self, x: Tensor, *, scale: float = 1.0) -> Tensor:  # type: ignore[override]
+    def forward(self, x: Tensor, *, scale: float = 1.0) -> Tensor:
         return super().forward(x * scale, x, x)[0]
 
 
 class Unlike(nn.MultiheadAttention):
     """PyTorch's module in name only."""
 
-    def forward(self, states: dict[str, Tensor], depth: int) -> Tensor:  # type: ignore[override]
+    def forward(self, states: dict[str, Tensor], depth: int) -> Tensor:
         q, k, v = F.linear(states["x"], self.in_proj_weight).chunk(3, -1)
         q, k, v = (y.unflatten(-1, (H, -1)).transpose(1, 2) for y in (q, k, v))
         return F.scaled_dot_product_attention(q, k, v, scale=1 / depth)

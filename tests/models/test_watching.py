@@ -152,23 +152,11 @@ def test_a_whole_transformer() -> None:
         capture["0.1"]
 
 
-def test_training_is_not_disturbed() -> None:
-    """Loss, gradients and random numbers of a step with dropout are the same to the bit."""
-    found = []
-    for watches in (False, True):
-        torch.manual_seed(1)
-        module = encoder().train()
-        x = torch.randn(B, T, D)
-        if watches:
-            with av.watch(module) as watched:
-                loss = module(x).square().mean()
-        else:
-            loss = module(x).square().mean()
-        loss.backward()
-        found.append([loss.detach(), torch.rand(3), *(p.grad for p in module.parameters())])
-    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
-    sums = watched.capture(item=0)["0.0"].sum(-1)
-    np.testing.assert_allclose(sums, 1, atol=1e-6)  # before dropout
+def test_weights_are_those_before_dropout() -> None:
+    module = encoder().train()
+    with av.watch(module) as watched:
+        module(torch.randn(B, T, D))
+    np.testing.assert_allclose(watched.capture(item=0)["0.0"].sum(-1), 1, atol=1e-6)
 
 
 def hooks(module: nn.Module) -> int:
@@ -236,23 +224,6 @@ def test_what_cannot_be_watched() -> None:
     ):
         with pytest.raises(UsageError, match=message):
             watched.capture(**wrong)
-
-
-def test_parts_of_different_lengths() -> None:
-    class Pools(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.one, self.two = (nn.MultiheadAttention(D, H) for _ in range(2))
-
-        def forward(self, x: Tensor) -> Tensor:
-            x = self.one(x, x, x)[0][::2]
-            return self.two(x, x, x)[0]
-
-    module = Pools()
-    with av.watch(module) as watched:
-        module(torch.randn(6, D))
-    with pytest.raises(UsageError, match="over 6×6 and over 3×3 positions; choose those of one"):
-        watched.capture()
 
 
 class Dotted(nn.Module):
@@ -355,8 +326,7 @@ class _Halved(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.whole(x, x, x)[0]
         y = x[:, ::2]
-        output: torch.Tensor = self.second(y, y, y)[0]
-        return output
+        return self.second(y, y, y)[0]
 
 
 def test_layers_of_unlike_sizes_are_taken_one_size_at_a_time() -> None:
@@ -370,7 +340,6 @@ def test_layers_of_unlike_sizes_are_taken_one_size_at_a_time() -> None:
         y = module.whole(x, x, x)[0]
         y = y[:, ::2]
         expected = module.second(y, y, y, need_weights=True, average_attn_weights=False)[1]
-    assert expected is not None
     for name in ("1", "second"):
         capture = watched.capture(layers=[name])
         assert capture.layout.heads == {"encoder": (0, 2)}

@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import attnviz as av
+from attnviz.core.heads import Site
 from attnviz.errors import UsageError
 
 B, T, S, D, H = 2, 6, 5, 24, 3
@@ -680,7 +681,7 @@ def test_weights_are_those_that_the_module_kept(
 @pytest.mark.parametrize(
     ("run", "kind", "says"),
     [
-        (memory_behind, "decoder", ""),
+        (memory_behind, "decoder", ""), (keywords, "cross", ""),
         (by(sparse), "encoder", "no softmax was seen, but rows sum to 1"),
         (by(lambda q, k: (e := (q @ k.mT).exp()) / (1 + e.sum(-1, True))), "encoder", "less than"),
         (averaged, "encoder", "heads are mixed after the softmax"),
@@ -689,12 +690,20 @@ def test_weights_are_those_that_the_module_kept(
 def test_what_is_said_of_them(run: Callable[..., Any], kind: str, says: str) -> None:
     module, x = seeded(run)
     with av.watch(module) as watched:
-        module(x)
+        module(**x) if isinstance(x, dict) else module(x)
     found = watched.capture(item=0)
     assert found.layout.kinds == (kind,)
     assert says in "".join(found.inputs.notes)
     if run is memory_behind:
         assert found.inputs.sides[kind].keys.texts[T:] == tuple(f"memory {n}" for n in range(4))
+
+
+def test_keys_that_a_mask_blocks_are_no_choice() -> None:
+    module, x = seeded(mask_between)
+    with av.watch(module) as watched:
+        module(x)
+    reach = watched.capture(item=1).reach[Site("encoder", 0)].allowed(T, T)
+    assert reach[0].sum(-1).tolist() == [T - 2] * T
 
 
 def linear_attention(m: Module, x: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 import torch
 
+from attnviz.core import arrays
 from attnviz.core.capture import Capture
-from attnviz.core.heads import Site
+from attnviz.core.heads import Site, SiteKind
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import ForwardRequest, Output, Rows, Source
 from attnviz.core.tokens import Sides, Tokens
@@ -176,6 +177,13 @@ def hooked_only(source: Source) -> None:
         pytest.skip(source.info.reason)
 
 
+def tiny(family: str, loaded: Callable[..., Any]) -> Any:
+    """A family's model, hooked, with weights small enough for slopes and sums to be told."""
+    source = loaded(family, GAIN.get(family, 3.0))
+    hooked_only(source)
+    return source
+
+
 def inputs_of(source: Source, ids: tuple[int, ...], target: tuple[int, ...]) -> Inputs:
     """Ids as a prompt; of two stacks the decoder's as well."""
     one, other = (Tokens(tuple(map(str, row)), row) for row in (ids, target))
@@ -208,6 +216,32 @@ class Blocks:
         return torch.cat(
             [w @ v.repeat_interleave(w.shape[1] // v.shape[1], 1) for w, v in pairs], 2
         )
+
+
+class Watcher:
+    """Puts the blocks of each site together: weights and allowed keys, [B, H, T, S]."""
+
+    def __init__(self, batch: Sequence[Any]) -> None:
+        self.batch = batch
+        self.weights: dict[Site, torch.Tensor] = {}
+        self.allowed: dict[Site, torch.Tensor] = {}
+        self.count = 0
+
+    def observe(self, rows: Rows) -> None:
+        self.count += 1
+        given = arrays.to_torch(rows.weights)
+        size = (*given.shape[:2], *self.longest(rows.site.kind))
+        weights = self.weights.setdefault(rows.site, given.new_zeros(size))
+        allowed = self.allowed.setdefault(rows.site, torch.zeros(size, dtype=torch.bool))
+        queries = slice(rows.start, rows.start + given.shape[2])
+        keys = slice(rows.key_start, rows.key_start + given.shape[3])
+        weights[:, :, queries, keys] = given
+        seen = True if rows.allowed is None else arrays.to_torch(rows.allowed)
+        allowed[:, :, queries, keys] = seen
+
+    def longest(self, kind: SiteKind) -> tuple[int, int]:
+        sides = [inputs.sides[kind] for inputs in self.batch]
+        return max(len(s.queries) for s in sides), max(len(s.keys) for s in sides)
 
 
 def ran(source: Source, batch: Any, observers: Any = (), **asked: Any) -> Output:
