@@ -17,15 +17,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.arrays import Bools, Integers
 from attnviz.core.result import Leaf
 from attnviz.core.tokens import Tokens
 from attnviz.corpus.conllu import Sentence, stripped
 from attnviz.errors import UsageError
 from attnviz.scoring.axes import is_punctuation
 from attnviz.scoring.block import LOCAL_WINDOW
-
-Bools = NDArray[np.bool_]
-Integers = NDArray[np.int64]
 
 CLASSES = ("first", "special", "punctuation", "digit", "continuation", "initial")
 """Every token is of one: position 0, one of the tokenizer's own, punctuation, a number, a later

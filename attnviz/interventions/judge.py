@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.arrays import Floats
 from attnviz.statistics.clusters import merge_copies
-from attnviz.statistics.histogram import Floats, none_if_nan
+from attnviz.statistics.histogram import none_if_nan
 from attnviz.statistics.order import ROUNDING, Medians, medians, shares
 from attnviz.statistics.ratios import Ratios, ratios
 

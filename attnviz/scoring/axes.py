@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core import arrays
-from attnviz.core.arrays import Array
+from attnviz.core.arrays import Array, Integers
 from attnviz.core.heads import SiteKind
 from attnviz.core.media import Space
 from attnviz.core.tokens import Sides, Tokens
@@ -24,9 +24,6 @@ def is_punctuation(text: str) -> bool:
     text = text.strip()
     text = text.removeprefix("##") or text
     return bool(text) and all(unicodedata.category(c).startswith("P") for c in text)
-
-
-Integers = NDArray[np.int64]
 
 
 class Repeats:

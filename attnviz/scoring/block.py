@@ -14,8 +14,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 from attnviz.core import arrays
-from attnviz.core.arrays import Array
-from attnviz.scoring.axes import Axes, Integers
+from attnviz.core.arrays import Array, Integers
+from attnviz.scoring.axes import Axes
 
 LOCAL_WINDOW = 2
 """How far the ``local`` score reaches on either side of the query."""

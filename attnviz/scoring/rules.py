@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.arrays import Floats
 from attnviz.core.heads import Site
 from attnviz.core.interface import interface
 from attnviz.core.scores import HeadScores, UserDefined
@@ -38,7 +39,6 @@ from attnviz.scoring.roles import role_name
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Flags = NDArray[np.bool_]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

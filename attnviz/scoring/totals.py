@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core import arrays
-from attnviz.core.arrays import Array, to_numpy
+from attnviz.core.arrays import Array, Floats, to_numpy
 from attnviz.core.heads import Head, Layout
 from attnviz.core.scores import HeadScores, Role, Score
 from attnviz.scoring.block import SINK_REST, Block, Expected, Region, Uniform
@@ -289,7 +289,6 @@ def _total(values: Array, defined: Array) -> Array:
     return masked.sum(-1, dtype=arrays.of(masked).largest_float(values))
 
 
-Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 

@@ -29,8 +29,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attnviz.core.arrays import Floats, Integers
 from attnviz.statistics.distributions import student_above, student_within
-from attnviz.statistics.histogram import Exact, Floats, Integers
+from attnviz.statistics.histogram import Exact
 
 LEVEL = 0.95
 POWER = 0.8416

@@ -26,7 +26,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnviz.statistics.histogram import Floats
+from attnviz.core.arrays import Floats
 
 _PLACES = np.arange(-3.6, 3.9, 1 / 16)
 _NODES = np.exp(_PLACES - np.exp(-_PLACES))

@@ -20,8 +20,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from attnviz.core.arrays import Floats, Integers
 
 _BITS = 52
 _UNIT = 1 << _BITS

@@ -29,9 +29,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.arrays import Floats, Integers
 from attnviz.statistics.clusters import LEAST, LEVEL, POWER, half_widths
 from attnviz.statistics.distributions import beta_quantile, binomial_below
-from attnviz.statistics.histogram import Floats, Integers
 
 TRIMMED = 0.1
 """The share of texts that is cut off at each end of a trimmed mean."""

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.arrays import Floats, Integers
 from attnviz.statistics.clusters import (
     LEAST,
     LEVEL,
@@ -35,7 +36,6 @@ from attnviz.statistics.clusters import (
     standard_error,
     two_sided,
 )
-from attnviz.statistics.histogram import Floats, Integers
 from attnviz.statistics.order import ROUNDING
 from attnviz.statistics.simultaneous import ENOUGH, REPLICATES, families, joint_widths, off, poisson
 

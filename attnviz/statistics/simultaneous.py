@@ -42,8 +42,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.arrays import Bools, Floats, Integers
 from attnviz.statistics.clusters import LEVEL, ClusterSums, standard_error
-from attnviz.statistics.histogram import FixedPoint, Floats, Integers
+from attnviz.statistics.histogram import FixedPoint
 from attnviz.statistics.order import ROUNDING
 
 REPLICATES = 1000
@@ -59,7 +60,6 @@ _AT_ONCE = 256
 _MEANS = 4096
 _LIMITS = np.cumsum([2.0**32 * math.exp(-1) / math.factorial(k) for k in range(13)])
 
-Bools = NDArray[np.bool_]
 Votes = Callable[[Integers], Floats]
 
 

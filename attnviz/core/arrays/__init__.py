@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from attnviz.core.arrays import on_numpy
 
 __all__ = [
-    "Array", "Movable", "array", "converted", "doubles", "exact", "fetched", "is_array",
-    "mapped", "no_gradients", "norm", "of", "on_host", "to_numpy", "to_torch", "top",
+    "Array", "Bools", "Floats", "Integers", "Movable", "array", "converted", "doubles", "exact",
+    "fetched", "is_array", "mapped", "no_gradients", "norm", "of", "on_host", "to_numpy",
+    "to_torch", "top",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ else:
     Array = Any
     """A NumPy array or a torch tensor; type checkers take it for the tensor."""
 
+Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 _Part = TypeVar("_Part")
 

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core import arrays
-from attnviz.core.arrays import Array
+from attnviz.core.arrays import Array, Bools
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import Rows, Source
@@ -254,7 +254,6 @@ def _added(right: NDArray[np.bool_], owners: Sequence[int], keys: Mapping[Key, i
     return added
 
 
-Bools = NDArray[np.bool_]
 Loader = Callable[[], Source]
 
 BATCH_TOKENS = 4096

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.arrays import Bools
 from attnviz.core.result import Interval
 from attnviz.core.scores import Estimate, Role, Score
 from attnviz.statistics.clusters import (
@@ -26,7 +27,6 @@ from attnviz.statistics.clusters import (
     p_agreed,
 )
 
-Bools = NDArray[np.bool_]
 Integers = NDArray[np.integer[Any]]
 Sides = Callable[[Any], tuple[Bools, Bools]]
 """Which of some documents are chosen on, and which are measured."""

@@ -18,13 +18,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.arrays import Floats
 from attnviz.core.heads import Head, Layout
 from attnviz.core.scores import HeadScores
 from attnviz.core.settings import Progress
 from attnviz.core.source import Source
 from attnviz.core.split import HALVES, Values, sides_by_name
 from attnviz.errors import InputError, UsageError
-from attnviz.features.ablation.measure import Bench, Floats, Measured, Nearness, Plan
+from attnviz.features.ablation.measure import Bench, Measured, Nearness, Plan
 from attnviz.features.ablation.result import Change, CurvePoint, Effect, Kept, OneLess
 from attnviz.features.ablation.settings import AblationSettings
 from attnviz.interventions.judge import Family, judge

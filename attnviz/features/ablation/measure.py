@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from attnviz.captures.trials import Trial
 from attnviz.core import arrays
-from attnviz.core.arrays import Array, exact, fetched
+from attnviz.core.arrays import Array, Floats, exact, fetched
 from attnviz.core.heads import Head, Site
 from attnviz.core.source import ForwardRequest, Gate, Output, Source
 from attnviz.core.threads import one_thread_for
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 RANDOM = "random "
 """What a rule's null is called by: its rows, with their weights at positions drawn anew."""
 
-Floats = NDArray[np.float64]
 Loader = Callable[[], Source]
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from attnviz.captures.trials import Trial
 from attnviz.core import arrays
-from attnviz.core.arrays import Array
+from attnviz.core.arrays import Array, Floats
 from attnviz.core.capture import KeyMask
 from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs
@@ -32,7 +32,6 @@ from attnviz.interventions.sweep import Intervention, first_layer
 from attnviz.scoring.observe import Recorder, observe
 from attnviz.scoring.rules import RULES, Rule, RuleText, permuted
 from attnviz.scoring.select import Group
-from attnviz.statistics.histogram import Floats
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import numpy as np
 from attnviz.captures import trials
 from attnviz.captures.trials import Trial, near_copy, same_as
 from attnviz.core import arrays
+from attnviz.core.arrays import Floats
 from attnviz.core.heads import Head
 from attnviz.core.prompt import Inputs
 from attnviz.core.result import fingerprint
@@ -32,7 +33,7 @@ from attnviz.features.ablation.judge import (
     order_parts,
     rounding,
 )
-from attnviz.features.ablation.measure import Bench, Floats, Loader, Measured, Plan, nearness
+from attnviz.features.ablation.measure import Bench, Loader, Measured, Plan, nearness
 from attnviz.features.ablation.result import Ablation, CurvePoint, Effect
 from attnviz.features.ablation.ruled import HeadRules, Tree, shares_of_rules
 from attnviz.features.ablation.settings import SOFT, AblationSettings, is_file

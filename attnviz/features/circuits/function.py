@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from attnviz.captures.loading import light
 from attnviz.captures.settings import Attaching, ModelSettings
-from attnviz.core.arrays import no_gradients, to_numpy, top
+from attnviz.core.arrays import Floats, no_gradients, to_numpy, top
 from attnviz.core.heads import Head, Site
 from attnviz.core.interface import interface
 from attnviz.core.quantities import check_attends
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from attnviz.features.results import Attached
 
 
-Floats = NDArray[np.float64]
 _SHARES = (0.5, 0.9, 0.99)
 
 

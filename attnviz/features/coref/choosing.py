@@ -16,6 +16,7 @@ from operator import attrgetter
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.arrays import Bools
 from attnviz.core.heads import Layout
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.result import fingerprint
@@ -33,8 +34,6 @@ from attnviz.features.coref import result as records
 from attnviz.features.coref.result import Coref
 from attnviz.scoring.observe import observe
 from attnviz.statistics.clusters import FEW
-
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)

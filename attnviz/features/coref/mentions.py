@@ -33,6 +33,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.arrays import Bools
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.result import fingerprint
 from attnviz.core.settings import Progress
@@ -54,7 +55,7 @@ from attnviz.corpus.lines import open_bytes, whole_number
 from attnviz.corpus.running import answered, executor, of_model
 from attnviz.corpus.texts import InvalidRecord, resolve
 from attnviz.errors import InputError
-from attnviz.features.coref.choosing import AntecedentExamples, Bools, report
+from attnviz.features.coref.choosing import AntecedentExamples, report
 from attnviz.features.coref.result import Coref
 from attnviz.scoring.observe import observe
 

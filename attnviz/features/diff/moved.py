@@ -24,6 +24,7 @@ from attnviz.attention.contributions import Writes
 from attnviz.captures.loading import light
 from attnviz.captures.trials import labels_of
 from attnviz.core import arrays
+from attnviz.core.arrays import Floats
 from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.provenance import SourceInfo, called
@@ -34,7 +35,7 @@ from attnviz.features.ablation.run import loss_by_text
 from attnviz.features.diff.result import ADDED, MOVING, Along, Diff, FigureChange, HeadChange
 from attnviz.models.adapters import head_norms
 from attnviz.models.folder import locate_adapter
-from attnviz.statistics.histogram import Floats, none_if_nan
+from attnviz.statistics.histogram import none_if_nan
 from attnviz.statistics.order import ROUNDING, medians, ranks, texts_needed, too_few
 
 NEED_TOKENS = 1 << 19

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.captures.trials import repeated
+from attnviz.core.arrays import Floats
 from attnviz.core.provenance import own_name
 from attnviz.core.result import fingerprint
 from attnviz.core.scores import Role
@@ -33,7 +34,6 @@ from attnviz.statistics.simultaneous import REPLICATES, poisson
 JITTERED = 6  # from fewer checkpoints nobody can tell a rise from what training does anyway
 _MEDIAN = 0.6745  # of the size of a normal variable, in standard deviations
 
-Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 

@@ -15,6 +15,7 @@ from attnviz.captures import trials as whole_texts
 from attnviz.captures.loading import answering
 from attnviz.captures.settings import ModelSettings
 from attnviz.captures.trials import Trial, predicted, same_as
+from attnviz.core.arrays import Floats
 from attnviz.core.heads import Head, SiteKind
 from attnviz.core.interface import interface
 from attnviz.core.prompt import Inputs
@@ -43,7 +44,6 @@ from attnviz.interventions.judge import SMALLEST, judge
 from attnviz.interventions.metrics import UNITS, WORSE, Metric
 from attnviz.scoring.observe import score_texts
 from attnviz.scoring.select import check_groups, read_groups, role_heads
-from attnviz.statistics.histogram import Floats
 from attnviz.statistics.order import ROUNDING
 
 

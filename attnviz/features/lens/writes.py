@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnviz.attention.contributions import Carrying, gain, moved, scaled
 from attnviz.captures.trials import (
@@ -24,7 +23,7 @@ from attnviz.captures.trials import (
     same_as,
 )
 from attnviz.core import arrays
-from attnviz.core.arrays import Array
+from attnviz.core.arrays import Array, Floats
 from attnviz.core.heads import Head
 from attnviz.core.prompt import Inputs
 from attnviz.core.result import fingerprint
@@ -33,8 +32,6 @@ from attnviz.core.weights import Readout
 from attnviz.errors import InputError, ModelError
 from attnviz.features.lens import result as records
 from attnviz.statistics.ratios import ratios
-
-Floats = NDArray[np.float64]
 
 RAISED = 5  # words a row by which strings recur
 RECURRING = 10  # of those that are told

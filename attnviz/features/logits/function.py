@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnviz.attention.contributions import Carrying, direction, words
 from attnviz.captures.inputs import Input, prompts_of
@@ -23,7 +22,7 @@ from attnviz.captures.trials import (
     read_positions,
 )
 from attnviz.core import arrays
-from attnviz.core.arrays import Array, exact, on_numpy, to_numpy, top
+from attnviz.core.arrays import Array, Floats, exact, on_numpy, to_numpy, top
 from attnviz.core.interface import interface
 from attnviz.core.prompt import Inputs
 from attnviz.core.result import Interval, fingerprint
@@ -56,8 +55,6 @@ from attnviz.statistics.distributions import binomial_below
 from attnviz.statistics.histogram import none_if_nan
 from attnviz.statistics.order import ROUNDING, too_few
 from attnviz.statistics.ratios import ratios
-
-Floats = NDArray[np.float64]
 
 VOTES = 10
 """Heads that are told about one by one."""

@@ -27,7 +27,7 @@ import numpy as np
 from attnviz.attention.contributions import Carrying, Direction, direction, words
 from attnviz.captures.trials import labels_of, predicted
 from attnviz.core import arrays
-from attnviz.core.arrays import exact, to_numpy
+from attnviz.core.arrays import Floats, exact, to_numpy
 from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.result import Interval
@@ -35,7 +35,7 @@ from attnviz.core.source import Donor, ForwardRequest, Output, Source, Start
 from attnviz.features.logits import split
 from attnviz.features.logits.result import JUDGED, LogitPart, Push, Repair, Suppression
 from attnviz.interventions.sweep import grouped
-from attnviz.statistics.histogram import Floats, none_if_nan
+from attnviz.statistics.histogram import none_if_nan
 from attnviz.statistics.order import share_between
 from attnviz.statistics.ratios import fieller, ratios
 

@@ -20,13 +20,14 @@ import numpy as np
 
 from attnviz.captures.trials import Activations
 from attnviz.core import arrays
+from attnviz.core.arrays import Floats
 from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.source import Source
 from attnviz.core.split import HALVES, NO_VALUES, Values, sides_by_name
 from attnviz.errors import InputError, UsageError
 from attnviz.features.patch import paths, shares
 from attnviz.features.patch import result as records
-from attnviz.features.patch.measure import Floats, PatchPlan, PatchSums
+from attnviz.features.patch.measure import PatchPlan, PatchSums
 from attnviz.features.patch.pairs import PreparedPair
 from attnviz.features.patch.paths import Path
 from attnviz.features.patch.runs import batches

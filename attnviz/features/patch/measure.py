@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnviz.core import arrays
+from attnviz.core.arrays import Floats
 from attnviz.core.heads import Site
 from attnviz.core.source import Kept, Source
 from attnviz.corpus.running import answered, executor
@@ -25,7 +25,6 @@ from attnviz.features.patch.sweep import Patching, parts_of, sweep
 from attnviz.interventions.sweep import MEMORY
 from attnviz.scoring.user_measures import FILLS
 
-Floats = NDArray[np.float64]
 KeptRuns = dict[tuple[object, ...], RunPair]
 """Both runs of batches of pairs as they are, by their inputs, which live as long."""
 

@@ -19,11 +19,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnviz.captures.trials import Activations
 from attnviz.core import arrays
-from attnviz.core.arrays import Array
+from attnviz.core.arrays import Array, Integers
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import PLAIN, ForwardRequest, Kept, Observer, Output, Source
@@ -114,9 +113,6 @@ def metric_of(metric: str | Function | None, pairs: Sequence[PreparedPair]) -> P
             metric=...,
         )
     return PairMetric(name, UNITS[name])
-
-
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, slots=True)

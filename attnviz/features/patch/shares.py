@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from attnviz.core.arrays import Floats
 from attnviz.errors import InputError
-from attnviz.features.patch.measure import Floats, PatchSums
+from attnviz.features.patch.measure import PatchSums
 from attnviz.features.patch.pairs import PreparedPair
 from attnviz.features.patch.paths import Path
 from attnviz.features.patch.result import Direction, PatchEffect, PatchShare, PathEffect, TaskScore

@@ -8,11 +8,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnviz.captures.trials import Activations, predicted
 from attnviz.core import arrays
-from attnviz.core.arrays import Array, fetched
+from attnviz.core.arrays import Array, Bools, Floats, Integers, fetched
 from attnviz.core.heads import Head, Layout, Site
 from attnviz.core.prompt import Inputs, padded
 from attnviz.core.source import Donor, ForwardRequest, Output, Part, Source, Start
@@ -21,7 +20,7 @@ from attnviz.core.threads import side_by_side
 from attnviz.errors import ModelError, SelectionError, UsageError
 from attnviz.features.patch.pairs import PreparedPair
 from attnviz.features.patch.result import Component, Direction
-from attnviz.features.patch.runs import Integers, PatchBench, Prefix, RunPair
+from attnviz.features.patch.runs import PatchBench, Prefix, RunPair
 from attnviz.interventions.sweep import MEMORY, Intervention, beside, filled, joined
 from attnviz.interventions.sweep import sweep as sweep_interventions
 from attnviz.scoring.observe import observe
@@ -180,10 +179,6 @@ def trials(targets: Sequence[Target], by: str, positions: Sequence[int]) -> tupl
     if by == "head":
         return tuple(Patching(target) for target in targets)
     return tuple(Patching(target, position) for target in targets for position in positions)
-
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 
 def sweep(

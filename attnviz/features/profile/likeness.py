@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core import arrays
-from attnviz.core.arrays import to_numpy
+from attnviz.core.arrays import Floats, to_numpy
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs
@@ -31,7 +31,6 @@ _BYTES = 32 << 20  # what all matrices of the sample may take
 _WORK = 1 << 23  # logarithms of a text, about, where a single row does not take more
 _TINY = 1e-30
 
-Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 
 

@@ -11,8 +11,8 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnviz.core.arrays import Bools, Floats
 from attnviz.core.heads import Head, Layout, SiteKind
 from attnviz.features.profile import likeness
 from attnviz.features.profile.result import Stability
@@ -20,10 +20,7 @@ from attnviz.features.profile.state import RESAMPLES, State
 from attnviz.scoring.roles import ROLES
 from attnviz.scoring.scores import SCORES
 from attnviz.statistics.clusters import LEAST, LEVEL, POWER, half_widths, holm, one_sided
-from attnviz.statistics.histogram import Floats
 from attnviz.statistics.simultaneous import poisson
-
-Bools = NDArray[np.bool_]
 
 
 def asked_of() -> tuple[tuple[int, float, float], ...]:

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.arrays import Floats
 from attnviz.core.heads import Head, Layout
 from attnviz.core.provenance import own_name
 from attnviz.core.result import fingerprint
@@ -32,8 +33,6 @@ from attnviz.statistics.coverage import word
 
 TOP_TOKENS = 20
 NEAREST = 5
-
-Floats = NDArray[np.float64]
 
 
 def summarize(state: State, *, stability: bool = False) -> Profile:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core import arrays
-from attnviz.core.arrays import Array, fetched, to_numpy
+from attnviz.core.arrays import Array, Integers, fetched, to_numpy
 from attnviz.core.heads import Head, Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Rows
@@ -278,8 +278,6 @@ def _ranks(values: Floats, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64
 
 TENTHS = 10
 UNIT = 1 << 30  # weights are summed in units of 2⁻³⁰
-
-Integers = NDArray[np.int64]
 
 
 class WeightFlow:

@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnviz.captures.loading import light
 from attnviz.captures.settings import ModelSettings
 from attnviz.captures.trials import check_single_stack
+from attnviz.core.arrays import Bools, Floats
 from attnviz.core.heads import Head
 from attnviz.core.interface import interface
 from attnviz.core.result import Interval, fingerprint
@@ -21,7 +21,7 @@ from attnviz.core.source import Source
 from attnviz.core.split import EVERYTHING, Values, by_field, sides
 from attnviz.corpus.gold.tally import DIFFERENCE, share
 from attnviz.features.retrieval import result as records
-from attnviz.features.retrieval.measure import Answered, Floats, NeedleScores, answers, scored
+from attnviz.features.retrieval.measure import Answered, NeedleScores, answers, scored
 from attnviz.features.retrieval.needles import (
     NULL,
     Needle,
@@ -34,7 +34,6 @@ from attnviz.features.retrieval.needles import (
 from attnviz.models.cache import Cache, as_records
 from attnviz.statistics.clusters import FEW, few_groups
 
-Bools = NDArray[np.bool_]
 _EXAMPLES = 3
 WORDS = "words"
 

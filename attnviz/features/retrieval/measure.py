@@ -17,15 +17,13 @@ from numpy.typing import NDArray
 
 from attnviz.captures.trials import predicted
 from attnviz.core import arrays
+from attnviz.core.arrays import Floats, Integers
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Generation, Inputs, Prompt
 from attnviz.core.source import ForwardRequest, Rows, Source
 from attnviz.features.retrieval.needles import Ids, Needle
 from attnviz.features.retrieval.result import RETRIEVED
 from attnviz.scoring.observe import observe
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from attnviz.attention.interventions import written
 from attnviz.captures.trials import Trial, predicted
 from attnviz.core import arrays
-from attnviz.core.arrays import Array, array, exact, to_numpy
+from attnviz.core.arrays import Array, Floats, array, exact, to_numpy
 from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.result import Interval
@@ -46,7 +46,6 @@ from attnviz.scoring.observe import Recorder, observe
 from attnviz.scoring.select import Group
 from attnviz.statistics.clusters import ClusterSums
 
-Floats = NDArray[np.float64]
 Maps = NDArray[np.floating]
 Projection = Callable[[Site], Array | None]
 """W_O of a layer by heads, [H, d_v, D]; None where it is not known."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from attnviz.captures.captured import Captured, reason
 from attnviz.core import arrays
+from attnviz.core.arrays import Floats
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Head, Layout
 from attnviz.core.prompt import Inputs
@@ -28,8 +29,6 @@ from attnviz.models.decomposition import (
 )
 from attnviz.scoring.observe import Recorder, observe
 from attnviz.scoring.select import select
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

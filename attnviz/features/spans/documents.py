@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from attnviz.captures.captured import notes
 from attnviz.captures.trials import check_single_stack
+from attnviz.core.arrays import Bools
 from attnviz.core.heads import Layout
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.result import fingerprint
@@ -282,8 +283,6 @@ def _words(text: str) -> set[str]:
 
 _NAMES = (records.RIGHT, records.DISTRACTORS, records.QUESTION, records.ANSWER, ELSEWHERE)
 _ROWS = (records.ANSWER, records.QUESTION, LAST)
-
-Bools = NDArray[np.bool_]
 
 
 def sheet(

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core import arrays
-from attnviz.core.arrays import Array, to_numpy
+from attnviz.core.arrays import Array, Floats, to_numpy
 from attnviz.core.capture import Capture
 from attnviz.core.heads import Layout, Site
 from attnviz.core.media import Picture
@@ -24,8 +24,6 @@ from attnviz.features.spans.result import WORDS, Gaze, HeadGaze, NamedSpan, Span
 from attnviz.scoring.observe import blocks, observe
 from attnviz.statistics.clusters import LEVEL, ClusterSums, merge_copies
 from attnviz.statistics.ratios import Ratios, ratios
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, slots=True)

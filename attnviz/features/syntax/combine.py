@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core import arrays
+from attnviz.core.arrays import Floats, Integers
 from attnviz.core.heads import Layout
 from attnviz.core.settings import Progress
 from attnviz.core.source import Rows, Source
@@ -35,9 +36,7 @@ from attnviz.features.syntax.result import Combined, CombinedControl, CombinedWe
 from attnviz.models.controls import Control
 from attnviz.scoring.observe import observe
 
-Floats = NDArray[np.float64]
 Features = NDArray[np.float32]
-Integers = NDArray[np.int64]
 Answer = tuple[Features, Integers, Integers]
 
 ROOM = 1 << 30  # bytes of features that are kept to train on

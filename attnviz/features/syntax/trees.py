@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core import arrays
-from attnviz.core.arrays import Array
+from attnviz.core.arrays import Array, Integers
 from attnviz.core.prompt import Inputs
 from attnviz.core.settings import Progress
 from attnviz.core.source import Source
@@ -39,7 +39,6 @@ from attnviz.features.syntax.result import TreeChoice, TreeHead, Trees
 from attnviz.scoring.observe import observe
 
 Weights = NDArray[np.floating]
-Integers = NDArray[np.int64]
 TreeMethod = Literal["undirected", "rooted"]  # how a head's weights make a tree, see the module
 
 

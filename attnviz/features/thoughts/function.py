@@ -13,6 +13,7 @@ from attnviz.captures.inputs import Input, prompts_of
 from attnviz.captures.loading import light
 from attnviz.captures.settings import ModelSettings
 from attnviz.captures.trials import same_as
+from attnviz.core.arrays import Floats
 from attnviz.core.interface import interface
 from attnviz.core.prompt import Generation, Inputs, Prompt
 from attnviz.core.result import fingerprint
@@ -32,7 +33,7 @@ from attnviz.features.thoughts.sentences import (
 )
 from attnviz.features.thoughts.suppress import resampled, suppressed
 from attnviz.features.thoughts.words import notes
-from attnviz.statistics.histogram import Floats, none_if_nan
+from attnviz.statistics.histogram import none_if_nan
 
 _TOLD = 2  # notes of the texts themselves
 

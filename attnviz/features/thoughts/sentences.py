@@ -22,7 +22,7 @@ from itertools import pairwise
 import numpy as np
 
 from attnviz.core import arrays
-from attnviz.core.arrays import Array, to_numpy
+from attnviz.core.arrays import Array, Floats, to_numpy
 from attnviz.core.heads import Layout, Site
 from attnviz.core.source import Rows
 from attnviz.core.spans import Range, Span
@@ -30,7 +30,7 @@ from attnviz.core.tokens import Tokens
 from attnviz.errors import InputError
 from attnviz.features.thoughts.result import Part, ReceiverHead, Sentence
 from attnviz.statistics.clusters import merge_copies
-from attnviz.statistics.histogram import Floats, none_if_nan
+from attnviz.statistics.histogram import none_if_nan
 from attnviz.statistics.order import medians
 
 TAGS = (

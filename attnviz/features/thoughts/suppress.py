@@ -23,7 +23,7 @@ from itertools import accumulate, takewhile
 import numpy as np
 
 from attnviz.core import arrays
-from attnviz.core.arrays import Array, doubles, on_numpy
+from attnviz.core.arrays import Array, Floats, doubles, on_numpy
 from attnviz.core.heads import Site
 from attnviz.core.prompt import Generation, Inputs, Prompt
 from attnviz.core.source import Cut, ForwardRequest, Output, Source
@@ -35,7 +35,6 @@ from attnviz.interventions.metrics import values_of
 from attnviz.interventions.sweep import TOKENS, Intervention, full_logits, item, sweep
 from attnviz.models.cache import Cache, as_records
 from attnviz.statistics.clusters import LEAST, LEVEL, half_widths
-from attnviz.statistics.histogram import Floats
 
 FLOOR = 1e-9  # KL below this is no more than rounding, and counts as this
 _AT_ONCE = 1 << 22  # logits that are in float64 at a time

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from attnviz.attention.contributions import moved
 from attnviz.core import arrays
-from attnviz.core.arrays import Array, array, converted, ends, to_numpy
+from attnviz.core.arrays import Array, Bools, Floats, array, converted, ends, to_numpy
 from attnviz.core.heads import Head, Site
 from attnviz.core.provenance import own_name
 from attnviz.core.scores import Role
@@ -79,7 +79,6 @@ _LEAST_PAIRS = 5  # rows in which a pair comes at least, beyond the error of its
 _SHOWN_TOKENS = 256  # tokens of a text that are shown at most, from those before a row on
 _BEFORE = 191
 
-Bools = NDArray[np.bool_]
 Roles = Sequence[Sequence[Role]]
 
 
@@ -417,7 +416,6 @@ DIRECTIONS = 4  # singular directions that are named, of each matrix
 ENDS = 6  # tokens at each end of one
 _AT_ONCE = 1 << 24  # logits that are in memory together
 
-Floats = NDArray[np.float64]
 
 _HEAD = "its LM head has several layers, and what these leave of a row is not kept for every row"
 _OVER = (

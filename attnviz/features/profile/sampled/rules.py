@@ -23,8 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
+from attnviz.core.arrays import Bools, Floats
 
 RULES = 4  # rules of a leaf at most
 DEEPEST = 3  # divisions above a leaf at most

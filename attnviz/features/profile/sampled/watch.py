@@ -24,7 +24,6 @@ from attnviz.corpus.relations import CLASSES, TokenTraits
 from attnviz.errors import ModelError
 
 Floats = NDArray[np.floating[Any]]
-Bools = NDArray[np.bool_]
 
 BINS = 24
 """Stretches of a text, each twice as long as the one before: position i is in ⌊log₂(i + 1)⌋."""
