@@ -107,6 +107,26 @@ class ShiftedSink(Scored):
         return (scores - scores.max(-1, keepdim=True).values).softmax(-1)[..., :-1]
 
 
+class BothSides(Scored):
+    """A window to both sides, as local layers of encoders have it."""
+
+    reach = 1
+
+    def weights(self, scores: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+        places = torch.arange(scores.shape[-1])
+        far = (places[:, None] - places).abs() > self.reach
+        return scores.masked_fill(far, -torch.inf).softmax(-1)
+
+
+@pytest.mark.parametrize("reach", [1, 2, 3])
+def test_a_window_to_both_sides_is_right(reach: int) -> None:
+    module = made(BothSides, *SIZES[0])
+    module.reach = reach  # type: ignore[assignment]
+    checked = av.check(module)
+    assert checked.bugs == ()
+    assert checked.right, checked.failed
+
+
 class LogSumExp(Scored):
     def weights(self, scores: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
         return (scores - scores.logsumexp(-1, keepdim=True)).exp()
