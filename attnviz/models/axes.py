@@ -530,16 +530,16 @@ def lineage(infos: Sequence[Info], dim: int | None = None) -> tuple[Role, Axis |
     differ = [n for n in range(len(factors[0])) if len({_sources(axes[n]) for axes in factors}) > 1]
     parts_of = [[a for n in differ for a in axes[n]] for axes in factors]
     common = set.intersection(*({a.source for a in axes} for axes in parts_of))
-    own = [[a for a in axes if a.source not in common] for axes in parts_of]
-    parts = [axis for axes in own for axis in axes]
+    separate = [[a for a in axes if a.source not in common] for axes in parts_of]
+    parts = [axis for axes in separate for axis in axes]
     if not parts:
         return "data", None
-    homes = {tuple(dict.fromkeys(axis.home for axis in axes)) for axes in own}
+    homes = {tuple(dict.fromkeys(axis.home for axis in axes)) for axes in separate}
     if len(homes) == len({part.role for part in parts}) == 1:
         return parts[0].role, parts[0]  # pieces of the same axes, such as chunks of features
     if all(part.role == "features" for part in parts):
         # what several matrices made of the same tokens; what one made of several is no head
-        return "heads" if len(set(map(kin_of, own))) == len(infos) else "data", None
+        return "heads" if len(set(map(kin_of, separate))) == len(infos) else "data", None
     return "data", None
 
 

@@ -500,8 +500,8 @@ def _eager_pass(network: HookedModel, items: Sequence[Item]) -> Trace:
 
 def _are_shares(weights: Tensor) -> bool:
     """Whether no weight is below 0 and no row adds up to more than 1; not numbers are no fault."""
-    most = 1 + TOLERANCE_LOW
-    return not bool((weights < 0).any() | (weights.float().sum(-1) > most).any())
+    sums = weights.float().sum(-1)
+    return not bool((weights < 0).any() | (sums > 1 + TOLERANCE_LOW).any())
 
 
 def _hooked_pass(network: HookedModel, items: Sequence[Item]) -> Trace:
