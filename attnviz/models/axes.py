@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from math import prod
 from typing import Any
 
 import torch
@@ -175,7 +176,7 @@ class Axes:
             frozenset(axis.home for axis in contracted),
             bool(contracted) and all(axis.role == "data" for axis in contracted),
             (bool(a.fixed), bool(b.fixed)),
-            kin_of(contracted),
+            tuple(contracted),
         )
         fixed = "tokens" if a.fixed and b.fixed else ""
         return Info(tuple(axes), fixed, pair)
@@ -299,6 +300,7 @@ class Axes:
         if drops:
             axis = call.axis(x.ndim)
             axes = tuple(a for n, a in enumerate(info.axes) if n != axis)
+            axes = _at_one_place(axes, info.axes[axis])
             self[out] = replace(info, axes=axes, pair=None, trail=None)
         elif out.ndim == x.ndim:
             self[out] = replace(
@@ -359,14 +361,14 @@ class Axes:
         if not any(i is Ellipsis for i in items):
             items.append(Ellipsis)
         axes: list[Factors] = []
+        chosen: list[Axis] = []
         dim = 0
         for item in items:
             if item is None:
                 axes.append(())
             elif item is Ellipsis:
-                for _ in range(x.ndim - consumed):
-                    axes.append(info.axes[dim])
-                    dim += 1
+                axes += info.axes[dim : dim + x.ndim - consumed]
+                dim += x.ndim - consumed
             elif isinstance(item, Tensor) and item.ndim > 1:  # as an embedding
                 axes += self[item].axes
                 if not self[item].fixed:
@@ -377,13 +379,15 @@ class Axes:
                 if isinstance(item, slice | list) or (isinstance(item, Tensor) and item.ndim):
                     full = size == x.shape[dim] and isinstance(item, slice)
                     axes.append(info.axes[dim] if full else _cut(info.axes[dim], size))
+                else:
+                    chosen += info.axes[dim]
                 dim += 1
         if len(axes) != out.ndim:
             self._opaque(call, out)
             return
         if info.fixed == "matrix":
             _part_rows(axes)
-        self[out] = replace(info, axes=tuple(axes))
+        self[out] = replace(info, axes=_at_one_place(axes, chosen))
 
     def _joined(self, call: Call, out: Tensor) -> None:
         """Of tensors side by side."""
@@ -497,26 +501,45 @@ def _cut(factors: Factors, size: int) -> Factors:
     parts = leaves(factors)
     if not parts:
         return (Axis(size, "data"),)
+    for n in range(1, len(parts)):
+        if prod(axis.size for axis in parts[n:]) == size:  # one place of the factors before them
+            return _at_one_place([parts[n:]], parts[n:])[0]
     best = max(parts, key=lambda axis: _RANK[axis.role])
     alike = all(axis.root is parts[0].root for axis in parts)
-    if len(parts) > 1 and not alike and any(axis.role == "features" for axis in parts):
+    roles = {axis.role for axis in parts}
+    if not alike and "features" in roles and roles - {"features", "heads"}:
         return (Axis(size, "unknown"),)
     return (Axis(size, best.role, best),)
+
+
+def _at_one_place(axes: Iterable[Factors], chosen: Iterable[Axis]) -> tuple[Factors, ...]:
+    """Return what is left of axes at one place of others: of a head its own piece of features."""
+    if not any(axis.role in ("features", "heads") for axis in leaves(chosen)):
+        return tuple(axes)
+    return tuple(
+        tuple(Axis(a.size, a.role, a) if a.role == "features" else a for a in leaves(factors))
+        for factors in axes
+    )
 
 
 def lineage(infos: Sequence[Info], dim: int | None = None) -> tuple[Role, Axis | None]:
     """Return what a new axis counts along which tensors of one shape stand beside each other."""
     factors = [[leaves(a) for n, a in enumerate(k.axes) if n != dim] for k in infos]
+    if all(k.pair is not None for k in infos):  # scores, by what was summed up
+        factors = [[*axes, k.pair.summed] for axes, k in zip(factors, infos, strict=True) if k.pair]
     differ = [n for n in range(len(factors[0])) if len({_sources(axes[n]) for axes in factors}) > 1]
-    parts = [leaf for axes in factors for n in differ for leaf in axes[n]]
+    parts_of = [[a for n in differ for a in axes[n]] for axes in factors]
+    common = set.intersection(*({a.source for a in axes} for axes in parts_of))
+    separate = [[a for a in axes if a.source not in common] for axes in parts_of]
+    parts = [axis for axes in separate for axis in axes]
     if not parts:
         return "data", None
-    if all(part.home is parts[0].home for part in parts):
-        return parts[0].role, parts[0]  # pieces of one axis, such as chunks of features
+    homes = {tuple(dict.fromkeys(axis.home for axis in axes)) for axes in separate}
+    if len(homes) == len({part.role for part in parts}) == 1:
+        return parts[0].role, parts[0]  # pieces of the same axes, such as chunks of features
     if all(part.role == "features" for part in parts):
         # what several matrices made of the same tokens; what one made of several is no head
-        matrices = {kin_of(a for n in differ for a in axes[n]) for axes in factors}
-        return "heads" if len(matrices) == len(infos) else "data", None
+        return "heads" if len(set(map(kin_of, separate))) == len(infos) else "data", None
     return "data", None
 
 

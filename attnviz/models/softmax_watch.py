@@ -619,7 +619,9 @@ def _share_values(calls: Sequence[Called], results: Sequence[Info]) -> bool:
     """Whether calls with queries and keys of several matrices have the same tokens and values."""
     sources = {tuple(a.source for f in info.axes for a in leaves(f)) for info in results}
     pairs = [call.soft.info.pair for call in calls if call.soft is not None]
-    return len(sources) == 1 and len({p.matrices for p in pairs if p is not None}) == len(calls)
+    summed = [Info((pair.summed,)) for pair in pairs if pair is not None]
+    separate = len(summed) == len(calls) and lineage(summed)[0] in ("features", "heads")
+    return len(sources) == 1 and separate
 
 
 def _replaced(args: tuple[Any, ...], old: Tensor, new: Tensor) -> tuple[Any, ...]:

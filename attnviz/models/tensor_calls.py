@@ -231,6 +231,7 @@ def heads_weights(call: Mapping[str, Any]) -> tuple[Tensor, Tensor, tuple[str, .
     weights = weights if weights.ndim == 4 else weights[None]
     extra = _EXTRA[:1] * (call["bias_k"] is not None) + _EXTRA[1:] * call["add_zero_attn"]
     allowed = _allowed(weights, len(extra), call)
+    allowed = allowed & ~(weights < math.exp(-_FAR) * weights.amax(-1, keepdim=True))
     weights = weights if weights.dtype == torch.float64 else weights.float()
     query, key = call["query"], call["key"]
     is_self = query is key or (query.shape == key.shape and torch.equal(query, key))

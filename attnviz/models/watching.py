@@ -250,6 +250,7 @@ class Watch:
         notes += [earlier_keys(count) for count in dict.fromkeys(earlier.values()) if count]
         weights = next(layer.weights for site, layer in layers if site in chosen)
         dtype = self._passes[index].dtype
+        parameters = (p.dtype for p in self._module.parameters() if p.is_floating_point())
         if dtype is not None:
             notes.append(
                 f"It ran under autocast ({_named(dtype)}), which rounds what it computes: weights "
@@ -261,7 +262,7 @@ class Watch:
             "hooked",
             "as PyTorch computes it, before dropout",
             str(weights.device),
-            _named(dtype or weights.dtype),
+            _named(dtype or next(parameters, weights.dtype)),
             versions={"torch": torch.__version__},
         )
         layout = Layout({kind: tuple(heads[kind]) for kind in order})

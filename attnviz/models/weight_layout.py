@@ -93,7 +93,7 @@ class Pair:
     contracted: frozenset[Axis]  # homes of the factors that were summed over
     raw: bool  # whether these are an axis of something that no matrix made
     learned: tuple[bool, bool]  # of each operand whether it was made of parameters alone
-    matrices: Factors = ()  # kin of the factors that were summed over: the matrices that made them
+    summed: Factors = ()  # the factors that were summed over, as both operands had them
     function: str = ""  # what bounded the scores where it was no softmax: ``sigmoid``
 
 

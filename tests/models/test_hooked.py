@@ -210,6 +210,22 @@ def test_without_native_weights_the_outputs_decide(
         load(folders("llama"))
 
 
+def test_scores_that_a_model_returns_as_its_weights_are_refused() -> None:
+    """Transformers' SqueezeBERT returns them from before softmax."""
+    sizes = {name: size for name, size in SIZES.items() if name != "num_key_value_heads"}
+    config = transformers.SqueezeBertConfig(**sizes, embedding_size=sizes["hidden_size"])
+    model = transformers.SqueezeBertModel(config).eval()
+    with pytest.raises(ModelError, match=r"scores before softmax .* attnviz\.watch\(model\)"):
+        av.load(model)
+    ids = torch.tensor([[5, 9, 7, 5]])
+    with torch.no_grad(), av.watch(model) as watched:
+        scores = model(ids, output_attentions=True).attentions
+    maps = watched.capture().maps
+    for layer, returned in enumerate(scores):
+        expected = returned[0].softmax(-1)
+        torch.testing.assert_close(torch.tensor(maps[Site("encoder", layer)]), expected)
+
+
 @newer
 def test_stacks_are_told_apart_by_what_they_attend_to(tmp_path: Path) -> None:
     berts = [transformers.BertConfig(**SIZES) for _ in range(2)]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import attnviz as av
 from attnviz.attention.linear import Recurrence
@@ -19,6 +19,65 @@ from attnviz.errors import ModelError, UsageError
 from attnviz.models.hooked.recurrences import recording
 from attnviz.models.recorded.reading import load
 from tests.models.tiny import GROUPED, LONG, NARROW, SHORT, transformers, uneven
+
+B, T, D, H = 3, 6, 16, 4
+
+
+class Looped(nn.Module):
+    """A loop over the heads of one matrix, whose scores or results are put together."""
+
+    def __init__(self, style: str, shared: bool) -> None:
+        super().__init__()
+        self.style, self.groups = style, 1 if shared else H
+        self.query, self.out = nn.Linear(D, D), nn.Linear(D, D)
+        self.both = nn.Linear(D, 2 * self.groups * (D // H))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q = self.query(x).unflatten(-1, (H, -1))
+        k, v = self.both(x).unflatten(-1, (self.groups, 2, -1)).unbind(3)
+        q = torch.stack([-q[..., 1::2], q[..., ::2]], -1).flatten(-2) + q  # as rotary positions do
+        k, v = (y.repeat_interleave(H // self.groups, 2) for y in (k, v))
+        heads = [(q[:, :, n], k[:, :, n], v[:, :, n]) for n in range(H)]
+        if self.style.startswith("slices"):
+            cuts = [[*y.flatten(2).split(D // H, -1)] for y in (q, k, v)]
+            heads = [*zip(*cuts, strict=True)]
+        scores = [a @ b.mT for a, b, _ in heads]
+        if self.style.endswith("scores"):
+            weights = torch.stack(scores, 1).softmax(-1)
+            z = (weights @ v.transpose(1, 2)).transpose(1, 2)
+        else:
+            one_by_one = [a.softmax(-1) for a in scores]
+            weights = torch.stack(one_by_one, 1)
+            z = torch.zeros_like(q)
+            results = [w @ y for w, (_, _, y) in zip(one_by_one, heads, strict=True)]
+            for n, result in enumerate(results):
+                z[:, :, n] = result
+            z = z if self.style == "written" else torch.stack(results, 2)
+        self.seen, self.z = weights.detach(), z.flatten(2).detach()
+        return self.out(z.flatten(2))
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("style", ["scores", "results", "written", "slices", "slices, scores"])
+def test_heads_of_one_matrix_that_a_loop_takes_one_by_one_are_one_layer(
+    style: str, shared: bool
+) -> None:
+    torch.manual_seed(0)
+    module, x = Looped(style, shared), torch.randn(B, T, D)
+    with torch.no_grad(), av.watch(module) as watched:
+        module(x)
+        seen, z = module.seen, module.z.clone()
+        with watched.ablate("0.1"):
+            gated = module(x)
+    z.unflatten(-1, (H, -1))[:, :, 1] = 0
+    torch.testing.assert_close(gated, module.out(z), atol=1e-6, rtol=1e-5)
+    with av.watch(module) as watched:
+        module(x)
+    for item in range(B):
+        capture = watched.capture(item=item)
+        assert capture.layout.heads == {"encoder": (H,)}
+        np.testing.assert_allclose(capture.maps[Site("encoder", 0)], seen[item], atol=1e-6)
+
 
 LINEAR = {"linear_num_value_heads": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 4,
           "linear_value_head_dim": 6, "linear_conv_kernel_dim": 3,

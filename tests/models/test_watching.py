@@ -89,6 +89,25 @@ def test_padding_and_keys_that_are_no_tokens() -> None:
     assert (allowed == np.array([True] * 3 + [False] * 2 + [True] * 2)).all()
 
 
+@pytest.mark.parametrize("fill", [-100.0, -1e4, -1e9, -float("inf")])
+def test_a_mask_that_adds_little_blocks_as_one_of_booleans(fill: float) -> None:
+    module = nn.MultiheadAttention(D, H, batch_first=True)
+    x, later = torch.randn(1, T, D), torch.ones(T, T).triu(1).bool()
+    with av.watch(module) as watched:
+        module(x, x, x, attn_mask=torch.zeros(T, T).masked_fill(later, fill))
+    ((site, reach),) = watched.capture().reach.items()
+    assert site.kind == "decoder"
+    assert (reach.allowed(T, T) == ~later.numpy()).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_the_precision_that_is_named_is_the_modules(dtype: torch.dtype) -> None:
+    module, x = nn.MultiheadAttention(D, H, dtype=dtype), torch.randn(T, D, dtype=dtype)
+    with av.watch(module) as watched:
+        module(x, x, x)
+    assert f"torch.{watched.capture().source.dtype}" == str(dtype)
+
+
 def encoder() -> nn.TransformerEncoder:
     layer = nn.TransformerEncoderLayer(D, H, 32, batch_first=True)
     return nn.TransformerEncoder(layer, 3)

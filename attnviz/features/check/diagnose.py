@@ -351,7 +351,8 @@ class Doctor:
         elif bool(attended[real].all()):
             return
         elif bool((attended & later <= (keys == rows + 1)).all()):
-            self._off_by_one(attention, "each token sees the next one")
+            if bool((attended & earlier & (keys < rows - 1)).any()):  # else a window to both sides
+                self._off_by_one(attention, "each token sees the next one")
         elif not bool(attended[earlier].any()):
             self._add(Bug.of("inverted"), self._masked_right(attention))
         else:

@@ -316,6 +316,8 @@ def moved_places(node: Node, places: Tensor, source: tuple[int, int]) -> Tensor:
         return torch.cat(parts, *args[1:])
     if node.name in {"native_dropout", "_to_copy", "to", "detach", "alias", "lift_fresh", "copy"}:
         return places
+    if node.name in {"view", "_unsafe_view", "reshape"}:  # of numbers that may stand otherwise
+        return places.reshape(node.value.shape)
     args[slot] = places
     moved = node.run(*args, **node.kwargs)
     first = moved if isinstance(moved, Tensor) else moved[0]

@@ -492,7 +492,16 @@ def _eager_pass(network: HookedModel, items: Sequence[Item]) -> Trace:
         queries, keys = sizes[odd.kind]
         size = "×".join(map(str, maps[odd].shape[2:]))
         fault = f"{size} weights for {queries}×{keys} tokens"
+    elif network.device.type != "meta" and not all(map(_are_shares, fitting.values())):
+        fault = "what it returns is below 0 or adds up to more than 1 in a row, as scores before "
+        fault += "softmax do; run it inside of attnviz.watch(model)"
     return Trace(items, fitting, states, fault)
+
+
+def _are_shares(weights: Tensor) -> bool:
+    """Whether no weight is below 0 and no row adds up to more than 1; not numbers are no fault."""
+    sums = weights.float().sum(-1)
+    return not bool((weights < 0).any() | (sums > 1 + TOLERANCE_LOW).any())
 
 
 def _hooked_pass(network: HookedModel, items: Sequence[Item]) -> Trace:

@@ -107,6 +107,42 @@ class ShiftedSink(Scored):
         return (scores - scores.max(-1, keepdim=True).values).softmax(-1)[..., :-1]
 
 
+class BothSides(Scored):
+    """A window to both sides, as local layers of encoders have it."""
+
+    reach = 1
+
+    def weights(self, scores: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+        places = torch.arange(scores.shape[-1])
+        far = (places[:, None] - places).abs() > self.reach
+        return scores.masked_fill(far, -torch.inf).softmax(-1)
+
+
+@pytest.mark.parametrize("reach", [1, 2, 3])
+def test_a_window_to_both_sides_is_right(reach: int) -> None:
+    module = made(BothSides, *SIZES[0])
+    module.reach = reach  # type: ignore[assignment]
+    checked = av.check(module)
+    assert checked.bugs == ()
+    assert checked.right, checked.failed
+
+
+class FlatAcross(Scored):
+    """Scores heads first, which a mask lays anew, and flat for softmax."""
+
+    def weights(self, scores: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+        heads, tokens = scores.transpose(0, 1), scores.shape[-1]
+        later = torch.ones(tokens, tokens).triu(1).bool().expand(len(heads), 1, tokens, tokens)
+        masked = heads.masked_fill(later, -torch.inf)
+        flat = masked.contiguous().view(-1, tokens, tokens).softmax(-1)
+        return flat.view(heads.shape).transpose(0, 1)
+
+
+def test_scores_that_are_laid_anew_for_softmax_are_followed() -> None:
+    checked = av.check(made(FlatAcross, *SIZES[0]))
+    assert checked.right, checked.failed
+
+
 class LogSumExp(Scored):
     def weights(self, scores: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
         return (scores - scores.logsumexp(-1, keepdim=True)).exp()
