@@ -1,4 +1,4 @@
-"""Layers with a state: coefficients of a delta rule and of scans, and maps of hybrids."""
+"""Heads that a loop takes one by one; layers with a state, their coefficients, maps of hybrids."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.captures.trials import repeated
-from attnviz.core.arrays import Floats
+from attnviz.core.arrays import Floats, Integers
 from attnviz.core.provenance import own_name
 from attnviz.core.result import fingerprint
 from attnviz.core.scores import Role
@@ -33,8 +33,6 @@ from attnviz.statistics.simultaneous import REPLICATES, poisson
 
 JITTERED = 6  # from fewer checkpoints nobody can tell a rise from what training does anyway
 _MEDIAN = 0.6745  # of the size of a normal variable, in standard deviations
-
-Indices = NDArray[np.int64]
 
 
 def drawn(a: Floats, b: NDArray[np.integer[Any]], weights: Floats) -> Floats:
@@ -68,7 +66,7 @@ def jittered(draws: Floats, curve: Floats, seed: Sequence[int]) -> Floats:
     return draws + (smooth - curve) + noise
 
 
-def passed(curves: Floats) -> Indices:
+def passed(curves: Floats) -> Integers:
     """Where curves [R, S] last passed their middle before their top, 1 to S - 1; 0 for none."""
     values = np.nan_to_num(curves, nan=-math.inf)
     steps = np.arange(values.shape[1])
@@ -90,7 +88,7 @@ class When(NamedTuple):
     high: int | None  # the first that surely was after
 
 
-def when(index: int, draws: Indices, steps: Sequence[int], texts: int) -> When:
+def when(index: int, draws: Integers, steps: Sequence[int], texts: int) -> When:
     """Say when something happened, from its places in all draws [R]."""
     if texts < clusters.LEAST:
         return When(steps[index], None, None)
@@ -99,7 +97,7 @@ def when(index: int, draws: Indices, steps: Sequence[int], texts: int) -> When:
 
 
 def apart(
-    first: Indices, second: Indices, steps: Sequence[int], texts: int
+    first: Integers, second: Integers, steps: Sequence[int], texts: int
 ) -> tuple[int | None, int | None, float | None]:
     """How many steps lie between two events: the interval, and how often they come in this order.
 
@@ -114,7 +112,7 @@ def apart(
     return low, high, float((second > first).mean())
 
 
-def _ends(lowest: Indices, highest: Indices) -> tuple[int, int]:
+def _ends(lowest: Integers, highest: Integers) -> tuple[int, int]:
     """Return the ends that 95 % of the draws stay within."""
     tail = (1 - clusters.LEVEL) / 2
     low = np.quantile(lowest, tail, method="lower")
@@ -274,7 +272,7 @@ class _Formed:
     """A formation, and where each draw passed."""
 
     formation: records.Formation
-    draws: Indices
+    draws: Integers
     texts: int
 
 
@@ -352,7 +350,7 @@ class _Series:
         self, formed: Sequence[_Formed]
     ) -> tuple[tuple[records.Event, ...], tuple[records.Order, ...]]:
         """Give the first head of every role, the fall of the in-context score; and their order."""
-        draws: dict[str, tuple[int, Indices, int]] = {}
+        draws: dict[str, tuple[int, Integers, int]] = {}
         for item in formed:
             role, index = item.formation.role, self.steps.index(item.formation.step)
             # a draw in which a head never rose says nothing of when the role began
@@ -428,7 +426,7 @@ class _Series:
             )  # fmt: skip
         return None
 
-    def _fallen(self) -> tuple[int, Indices, int] | None:
+    def _fallen(self) -> tuple[int, Integers, int] | None:
         """Where the in-context score passed its middle on the way down; None where it did not."""
         curve = self.context.curve
         if curve is None:
@@ -441,7 +439,7 @@ class _Series:
         return index, passed(-self.context.draws), self.context.texts
 
     def _order(
-        self, draws: Mapping[str, tuple[int, Indices, int]], first: str, second: str
+        self, draws: Mapping[str, tuple[int, Integers, int]], first: str, second: str
     ) -> records.Order:
         (earlier, mine, texts_a), (later, theirs, texts_b) = draws[first], draws[second]
         low, high, share = apart(mine, theirs, self.steps, min(texts_a, texts_b))

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnviz.core.arrays import is_array, on_host
 from attnviz.core.capture import Capture, KeyMask, empty_rows, seen_keys
@@ -25,6 +24,7 @@ from attnviz.core.settings import Settings, setting
 from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import InputError, UsageError
 from attnviz.models.recorded import validator
+from attnviz.models.recorded.format import Array
 from attnviz.models.recorded.layouts import Layers, read_layers, refuse_beams
 from attnviz.models.recorded.reading import kind_of, without_padding
 from attnviz.models.recorded.validator import (
@@ -48,8 +48,6 @@ NAMES: Mapping[str, SiteKind | None] = {
     "cross_attentions": "cross",
 }
 """What a model's output calls its attention; None where it does not say of which kind it is."""
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnviz.core.arrays import is_array
 from attnviz.errors import InputError, UsageError
+from attnviz.models.recorded.format import Array
 
 AXES = {"l": "layers", "b": "batch", "h": "heads", "q": "queries", "k": "keys"}
 """Letters of a layout, each with the axis that it stands for."""
@@ -27,7 +27,6 @@ _ONE_MAP = (
     "without heads give one map a layer, [queries, keys], and layout='qk'; a query that is none of "
     "the tokens has its name in tokens, and these in source_tokens"
 )
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

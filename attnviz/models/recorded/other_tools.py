@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnviz.attention.spec import MAX_LAYERS
 from attnviz.core.arrays import is_array
@@ -46,7 +45,7 @@ from attnviz.models.containers import (
 from attnviz.models.external_errors import one_line
 from attnviz.models.recorded import arrays, format, layouts
 from attnviz.models.recorded.arrays import ArrayOptions
-from attnviz.models.recorded.format import BY_KIND, JSON, PLAIN, SUFFIXES
+from attnviz.models.recorded.format import BY_KIND, JSON, PLAIN, SUFFIXES, Array
 from attnviz.models.recorded.layouts import sizes_of
 from attnviz.models.recorded.reading import Stored
 from attnviz.models.text import marked
@@ -252,8 +251,6 @@ def _softmax(scores: Any) -> Any:
     sums = powers.sum(-1, keepdims=True)
     return (powers / np.where(sums, sums, 1.0)).astype(np.float32)
 
-
-Array = NDArray[Any]
 
 PART = (
     "Inseq keeps the weights of the queries that wrote a word: rows of the prompt before its last "

@@ -36,14 +36,13 @@ from attnviz.features.profile.sampled.watch import (
     BINS,
     KEY_CLASSES,
     VECTORS,
+    Floats,
     LayerRows,
     RowWatch,
     chosen_by_site,
     effects,
 )
 from attnviz.statistics.histogram import Exact, Histograms, Sketch
-
-Floats = NDArray[np.floating[Any]]
 
 
 class HeadSums:
