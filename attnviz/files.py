@@ -78,7 +78,9 @@ def has_fields(name: str) -> bool:
     """Whether a file of texts has fields (.jsonl, .csv, ...) and not lines of text."""
     suffix = Path(name).suffix.lower()
     if suffix == ".json":
-        raise UsageError(f"{name} is JSON, not lines of text; of an object a line make a .jsonl")
+        raise UsageError(
+            f"{name} is JSON, not lines of text; name it .jsonl if every line is an object"
+        )
     return suffix in (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
 
 

@@ -120,7 +120,6 @@ def test_a_report_or_model_that_is_a_device_is_one_line(tmp_path: Path, capsys) 
         ["heads", "a b", "--evidence", report],
         ["show", report],
         ["show", text],
-        ["profile", report, report],
         ["profile", text],
         ["heads", "a b", "--model", str(model)],
         ["shapes", "--show", "numbers", "--file", report],

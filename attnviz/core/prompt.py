@@ -10,7 +10,7 @@ from typing import Any
 from attnviz.core.arguments import check_fields
 from attnviz.core.heads import SiteKind
 from attnviz.core.media import Picture, Sound
-from attnviz.core.tokens import Sides
+from attnviz.core.tokens import Sides, Tokens
 from attnviz.errors import Setting, UsageError, require
 
 
@@ -163,6 +163,11 @@ class Inputs:
         """What the model wrote itself; empty where it wrote nothing."""
         last = list(self.sides.values())[-1].queries
         return "".join(last.texts[len(last) - last.written :])
+
+    @property
+    def tokens(self) -> Tokens:
+        """The queries of the first stack, which is the only one of most models."""
+        return next(iter(self.sides.values())).queries
 
     @property
     def length(self) -> int:

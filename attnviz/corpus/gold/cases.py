@@ -29,7 +29,6 @@ from attnviz.core.heads import Site
 from attnviz.core.prompt import Inputs, Prompt
 from attnviz.core.source import Rows, Source
 from attnviz.core.split import by_field, merge_near_copies, sides
-from attnviz.core.tokens import Tokens
 from attnviz.corpus import conllu
 from attnviz.corpus.conllu import Sentence, stripped
 from attnviz.corpus.gold.settings import SyntaxSettings
@@ -117,7 +116,7 @@ class WordMaps:
     """
 
     def __init__(self, batch: Sequence[Inputs]) -> None:
-        sides = list(map(tokens_of, batch))
+        sides = [inputs.tokens for inputs in batch]
         self._length = max(map(len, sides))
         self.width = max(max(tokens.words, default=-1) for tokens in sides) + 1
         member = np.zeros((len(sides), self._length, self.width))
@@ -192,15 +191,10 @@ class Pointing(WordMaps):
         return arrays.to_numpy(xp.stack([ahead.argmax(3), behind.argmax(2)], 2))
 
 
-def tokens_of(inputs: Inputs) -> Tokens:
-    """Return the tokens of a model with a single stack."""
-    return next(iter(inputs.sides.values())).queries
-
-
 def present(inputs: Inputs, words: int) -> NDArray[np.bool_]:
     """Which of a sentence's words have a token at all."""
     in_text = np.zeros(words, np.bool_)
-    in_text[[word for word in tokens_of(inputs).words if word >= 0]] = True
+    in_text[[word for word in inputs.tokens.words if word >= 0]] = True
     return in_text
 
 

@@ -84,8 +84,11 @@ def run(study: Study) -> Ablation:
     if settings.estimate:
         measure.check_gradient(metric)
     if metric.compares and settings.smallest != type(settings).smallest:
-        fault = "{} is a distance, by which nothing is needed; leave out {smallest}"
-        raise UsageError(fault, metric.name, smallest=settings.smallest)
+        raise UsageError(
+            "{} is a distance, by which nothing is needed; leave out {smallest}",
+            metric.name,
+            smallest=settings.smallest,
+        )
     if settings.by == "position" and (study.texts is None or len(study.texts) != 1):
         raise UsageError("{by} shows a single text; give one", by="position")
     tested = tuple(_trials(study, metric))

@@ -209,8 +209,7 @@ class AblationSettings(Settings):
                 curve=...,
             )
         if self.draws is not None and "resample" not in self.methods:
-            fault = "{draws} is of other texts to resample from; add resample to {method}"
-            raise UsageError(fault, draws=self.draws, method=self.method)
+            raise UsageError("{draws} is of resample; add it to {method}", draws=..., method=...)
         check_split(self.split)
         if self.split != HALVES and self.curve is None:
             raise UsageError("{split} is of a curve; add {curve}", split=self.split, curve=...)

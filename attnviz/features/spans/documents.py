@@ -52,7 +52,7 @@ from attnviz.corpus.lines import Problem, lines, shown
 from attnviz.corpus.texts import InvalidRecord
 from attnviz.errors import InputError, UsageError
 from attnviz.features.spans import result as records
-from attnviz.features.spans.measure import Measuring, shortened, tokens_of, watched
+from attnviz.features.spans.measure import Measuring, shortened, watched
 from attnviz.models.norm_based import with_quantity
 from attnviz.statistics.clusters import FEW, few_groups
 
@@ -346,7 +346,7 @@ def _measured(
     source: Source, inputs: Inputs, example: DocumentExample, measuring: Measuring
 ) -> Bools:
     """Whether each head takes the right document, [N]; its sums are added up."""
-    tokens = tokens_of(inputs)
+    tokens = inputs.tokens
     documents = _documents(tokens, example.right)
     keys = measuring.key_groups(tokens)
     sums = watched(source, inputs, measuring.row_groups(tokens), [*keys, *documents])

@@ -86,7 +86,7 @@ def _of_texts(
     check_single_stack(looked.info.model, looked.layout, "spans")
     pairs = list(zip(looked.inputs, looked.runs, strict=True))
     distinct_pairs, copies = distinct(pairs, [_marked(item) for item in looked.inputs])
-    texts = [measure.tokens_of(inputs) for inputs, _ in distinct_pairs]
+    texts = [inputs.tokens for inputs, _ in distinct_pairs]
     names = tuple(dict.fromkeys(span.name for tokens in texts for span in tokens.spans))
     _check_rows(rows, names)
     measuring = measure.Measuring(looked.layout, (*names, ELSEWHERE), rows)
@@ -131,7 +131,7 @@ def _check_rows(rows: str, names: Sequence[str]) -> None:
 
 def _marked(inputs: Inputs) -> Hashable:
     """Return what tells a text and its spans from others."""
-    key, spans = same_as(inputs), measure.tokens_of(inputs).spans
+    key, spans = same_as(inputs), inputs.tokens.spans
     return None if key is None else (key, tuple((span.name, span.ranges) for span in spans))
 
 

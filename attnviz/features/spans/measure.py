@@ -104,11 +104,6 @@ def shortened(notes: Iterable[str]) -> list[str]:
     return [*different[: _TOLD - 1], f"{len(different) - _TOLD + 1} more notes of this kind."]
 
 
-def tokens_of(inputs: Inputs) -> Tokens:
-    """Return the tokens of a model with a single stack."""
-    return next(iter(inputs.sides.values())).queries
-
-
 def groups_of(tokens: Tokens) -> dict[str, tuple[int, ...]]:
     """Positions by the name of each span, and those in none."""
     groups = {span.name: span.positions for span in tokens.spans}
@@ -117,14 +112,14 @@ def groups_of(tokens: Tokens) -> dict[str, tuple[int, ...]]:
 
 def watched(source: Source, inputs: Inputs, rows: Groups, keys: Groups) -> SpanSums:
     """Return the sums of one text, from groups of rows to groups of keys."""
-    observer = SpanObserver(rows, keys, len(tokens_of(inputs)))
+    observer = SpanObserver(rows, keys, len(inputs.tokens))
     observe(source, [inputs], observer)
     return observer.result()
 
 
 def replayed(capture: Capture, rows: Groups, keys: Groups) -> SpanSums:
     """Return the same of stored maps."""
-    observer = SpanObserver(rows, keys, len(tokens_of(capture.inputs)))
+    observer = SpanObserver(rows, keys, len(capture.inputs.tokens))
     for block in blocks(capture):
         observer.observe(block)
     return observer.result()

@@ -27,7 +27,7 @@ from attnviz.core.settings import Progress
 from attnviz.core.source import Rows, Source
 from attnviz.core.split import EVERYTHING, HALVES, sides
 from attnviz.corpus.conllu import Sentence
-from attnviz.corpus.gold.cases import Cases, Loader, Task, WordMaps, present, tokens_of
+from attnviz.corpus.gold.cases import Cases, Loader, Task, WordMaps, present
 from attnviz.corpus.gold.settings import SyntaxSettings
 from attnviz.corpus.gold.tally import ALL, DIFFERENCE, HitTally, share
 from attnviz.corpus.running import answered, executor, of_model
@@ -64,7 +64,7 @@ class _Pairs:
     def __init__(self, task: Task) -> None:
         items, words, partners, sizes, right = [], [], [], [], []
         for item, (inputs, gold) in enumerate(zip(task.batch, task.gold, strict=True)):
-            width = 1 + max(tokens_of(inputs).words)
+            width = 1 + max(inputs.tokens.words)
             kept_words = np.flatnonzero(present(inputs, width))
             for word, head in zip(gold.words, gold.heads, strict=True):
                 candidates = kept_words[kept_words != word]

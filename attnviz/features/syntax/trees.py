@@ -31,7 +31,7 @@ from attnviz.core.prompt import Inputs
 from attnviz.core.settings import Progress
 from attnviz.core.source import Source
 from attnviz.corpus.conllu import Sentence
-from attnviz.corpus.gold.cases import Cases, Gold, Loader, Task, WordMaps, present, tokens_of
+from attnviz.corpus.gold.cases import Cases, Gold, Loader, Task, WordMaps, present
 from attnviz.corpus.gold.settings import SyntaxSettings
 from attnviz.corpus.gold.tally import ALL, HitTable, HitTally
 from attnviz.corpus.running import answered, executor, of_model
@@ -150,7 +150,7 @@ class _Growing(WordMaps):
 
 def _edges(inputs: Inputs, gold: Gold) -> tuple[Integers, Integers]:
     """Return the words that have tokens, and which pairs of them are dependencies."""
-    width = 1 + max((*gold.words.tolist(), *gold.heads.tolist(), *tokens_of(inputs).words))
+    width = 1 + max((*gold.words.tolist(), *gold.heads.tolist(), *inputs.tokens.words))
     words = np.flatnonzero(present(inputs, width))
     columns = np.zeros(width, np.int64)
     columns[words] = np.arange(len(words))

@@ -650,7 +650,7 @@ def test_texts_and_references_with_fields(capsys, tmp_path: Path) -> None:
         (["a b", "--average", "mode"], 2, "average"),
         (["a b", "--smallest", "-1"], 2, "--smallest must be at least 0, not -1"),
         (["a b", "--draws", "1000000000"], 2, "--draws must be from 1 to 10,000, not 1,000"),
-        (["a b", "--draws", "2", "--method", "mean:tokens"], 2, "add resample to --method mean:t"),
+        (["a b", "--draws", "2", "--method", "mean:tokens"], 2, "of resample; add it to --method"),
         (["a b", "--metric", "kl", "--smallest", "0.1"], 2, "leave out --smallest 0.1"),
         (["a b", "--curve", "effect:1000000000"], 2, "not 'effect:1000000000'"),
         (["a b", "--reference", "report.json"], 2, "is JSON, not lines of text"),

@@ -23,7 +23,7 @@ class PlainLoop:
 
     Attributes:
         model: the model.
-        modules: what W_O is in, by layer.
+        modules: what W_O is in, by layer; None where a layer has no heads.
         heads: how many each layer has.
         mask: the token whose place is read in a masked model; else the last one is.
     """
@@ -38,6 +38,8 @@ class PlainLoop:
         """The lead of the answer; ``change`` is given what goes into each W_O."""
         with torch.no_grad(), ExitStack() as hooks:
             for layer, module in enumerate(self.modules if change else ()):
+                if module is None:
+                    continue
                 hook = module.register_forward_pre_hook(
                     lambda _, args, layer=layer: change(layer, args[0])  # type: ignore[misc]
                 )
@@ -46,16 +48,16 @@ class PlainLoop:
             logits = self.model(torch.tensor([ids])).logits[0, at]
         return float(logits[token(pair, "answer")] - logits[token(pair, "against")])
 
-    def kept(self, pair: Pair, ids: Any) -> list[Tensor]:
-        """What goes into each W_O."""
-        found: list[Tensor] = []
-        self.difference(pair, ids, lambda _, z: found.append(z.clone()))
+    def kept(self, pair: Pair, ids: Any) -> dict[int, Tensor]:
+        """What goes into each W_O, by layer."""
+        found: dict[int, Tensor] = {}
+        self.difference(pair, ids, lambda layer, z: found.update({layer: z.clone()}))
         return found
 
     def patched(self, pair: Pair, base: Any, donor: Any, heads: Iterable[Sequence[int]]) -> float:
         """The lead with the columns of some heads, (layer, number), as another run has them."""
         kept = self.kept(pair, donor)
-        width = kept[0].shape[-1] // self.heads
+        width = next(iter(kept.values())).shape[-1] // self.heads
 
         def swap(layer: int, z: Tensor) -> tuple[Tensor]:
             mixed = z.clone()
