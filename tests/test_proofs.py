@@ -116,6 +116,7 @@ def test_the_comparison_has_as_many_lines_as_its_page_says_and_agrees() -> None:
         assert row[3] in ("", "not installed") or float(row[3]) < 1e-4
 
 
+SENTENCES = ROOT / "sample_inputs" / "sentences.txt"
 TINY: dict[str, Any] = {
     "LAYERS": 2, "HEADS": 4, "WIDTH": 32, "VOCABULARY": 1000, "RUNS": 1, "ROUNDS": 1, "STEPS": 2,
     "EVERY": 1, "COPIES": 1, "PASSES": 1, "PAIRS": 1, "TOKENS": 32, "LENGTH": 24, "SHORT": 8,
@@ -124,11 +125,10 @@ TINY: dict[str, Any] = {
 """What benchmarks call their sizes."""
 OTHERWISE: dict[str, dict[str, Any]] = {
     "arrays": {"PASSES": ((1, 16),)}, "atlas": {"TEXTS": ("the cat sat",)},
-    "profiling": {"TEXTS": 600}, "startup": {"SENTENCES": ROOT / "sample_inputs" / "sentences.txt"},
-    "thoughts": {"LENGTH": 60, "SENTENCES": 6}, "streaming": {"LENGTHS": (32, 64)},
-    "live": {"MOST_PASS": {16: 120.0}, "MINILM_TOKENS": (12,)},
+    "export": {"HEADS": 2}, "profiling": {"TEXTS": 600}, "startup": {"SENTENCES": SENTENCES},
+    "commands": {"SENTENCES": SENTENCES}, "thoughts": {"LENGTH": 60, "SENTENCES": 6},
+    "streaming": {"LENGTHS": (32, 64)}, "live": {"MOST_PASS": {16: 120.0}, "MINILM_TOKENS": (12,)},
     "viewer": {"MOST_MB": {16: 1.5}, "MOST_SECONDS": {16: 1.0}, "COMPARED": ((2, 16),), "LONG": 32},
-    "export": {"HEADS": 2},
 }  # fmt: skip
 MODEL = drawn.Shape(
     "tiny", "GPT2LMHeadModel", {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 512},
