@@ -24,7 +24,8 @@ from attnviz.errors import OutputError, UsageError, encodable, system_errors
 _UNFINISHED = re.compile(r"\..{1,40}\.[0-9a-f]{12}\.part")
 """Names of files and folders that are not whole yet."""
 
-_OF_TEXTS = (".txt", ".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".conllu")
+_WITH_FIELDS = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
+_OF_TEXTS = (".txt", ".json", ".conllu", *_WITH_FIELDS)
 """Suffixes of files that texts are read from."""
 
 LARGEST = 256 << 20
@@ -81,7 +82,7 @@ def has_fields(name: str) -> bool:
         raise UsageError(
             f"{name} is JSON, not lines of text; name it .jsonl if every line is an object"
         )
-    return suffix in (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
+    return suffix in _WITH_FIELDS
 
 
 def listed(paths: str | Path | Iterable[str | Path] | None) -> list[str]:

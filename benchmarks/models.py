@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.drawn import SHAPES, Shape, write
-from benchmarks.table import Row, rounds, seconds
+from benchmarks.table import Row, Turns, in_turn
 
 MB = 10**6
 TOKENS = 1024
@@ -66,11 +66,7 @@ def _rows(shape: Shape, root: Path, text: Path) -> Iterator[Row]:
         what = f"{shape.name}: peak memory of {command}{short.get(command, '')}"
         yield Row(what, "weights × 1.15 + 300 MB", peak / allowed, 1.0, detail)
     found = _child("time", str(folder), shape.kind, str(shape.passes), str(shape.tokens))
-    pairs = list(zip(found["mine"], found["theirs"], strict=True))
-    detail = ", ".join(f"{statistics.median(side):.1f} s" for side in zip(*pairs, strict=True))
-    ratio = statistics.median(a / b for a, b in pairs)
-    detail += f", {len(pairs)} pairs" if len(pairs) > 1 else ", one pair"
-    yield Row(f"{shape.name}: heads{size}", "a plain SDPA pass", ratio, SPEED, detail)
+    yield Turns(**found).row(f"{shape.name}: heads{size}", "a plain SDPA pass", SPEED)
     mine, theirs, alone, backend = _loading(folder, shape)
     detail = f"{mine:.2f} s, {theirs:.2f} s; transformers without a pass {alone:.2f} s"
     against = "transformers' own and two passes"
@@ -204,9 +200,7 @@ def _time(folder: str, kind: str, passes: str, tokens: str) -> dict[str, Any]:
         with torch.no_grad():
             theirs.base_model(input_ids=ids, **cache)
 
-    seconds(mine), seconds(plain)
-    both = [(seconds(mine), seconds(plain)) for _ in range(rounds(int(passes)))]
-    return {"mine": [a for a, _ in both], "theirs": [b for _, b in both]}
+    return in_turn(mine, plain, int(passes))._asdict()
 
 
 if __name__ == "__main__":

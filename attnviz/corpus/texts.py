@@ -245,7 +245,7 @@ def read(
     media: bool = False,
 ) -> Iterator[Text | InvalidRecord]:
     """Every text in some files, in order."""
-    fields = not whole_files and sum(map(has_fields, names)) > 0  # asks all of them
+    fields = not whole_files and True in [has_fields(name) for name in names]
     for chosen in (Setting("column", column), Setting("group", group)):
         if chosen.value is not None and not fields:
             raise UsageError("{} needs a .csv, .tsv, .jsonl or .parquet file; leave it out", chosen)

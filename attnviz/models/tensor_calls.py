@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn, overrides
 from torch.nn import functional
 
+from attnviz.core.capture import blocked_by
 from attnviz.models.external_errors import replacing
 
 PRODUCTS = frozenset(
@@ -231,7 +232,6 @@ def heads_weights(call: Mapping[str, Any]) -> tuple[Tensor, Tensor, tuple[str, .
     weights = weights if weights.ndim == 4 else weights[None]
     extra = _EXTRA[:1] * (call["bias_k"] is not None) + _EXTRA[1:] * call["add_zero_attn"]
     allowed = _allowed(weights, len(extra), call)
-    allowed = allowed & ~(weights < math.exp(-_FAR) * weights.amax(-1, keepdim=True))
     weights = weights if weights.dtype == torch.float64 else weights.float()
     query, key = call["query"], call["key"]
     is_self = query is key or (query.shape == key.shape and torch.equal(query, key))
@@ -244,12 +244,16 @@ def _allowed(weights: Tensor, extra: int, call: Mapping[str, Any]) -> Tensor:
     allowed = torch.ones(batch, 1, queries, keys - extra, dtype=torch.bool, device=weights.device)
     mask, padding = call["attn_mask"], call["key_padding_mask"]
     if mask is not None:
-        free = ~mask if mask.dtype == torch.bool else mask > BLOCKED
+        free = _free(mask)
         allowed = allowed & (free if free.ndim == 2 else free.reshape(-1, heads, *free.shape[1:]))
     if padding is not None:
-        free = ~padding if padding.dtype == torch.bool else padding > BLOCKED
-        allowed = allowed & free.reshape(-1, 1, 1, keys - extra)
+        allowed = allowed & _free(padding).reshape(-1, 1, 1, keys - extra)
     return functional.pad(allowed, (0, extra), value=True).expand(weights.shape)
+
+
+def _free(mask: Tensor) -> Tensor:
+    """Keys that a mask of booleans (True: blocked) or of numbers to add leaves, bool [..., S]."""
+    return ~mask if mask.dtype == torch.bool else (mask > BLOCKED) & ~blocked_by(mask)
 
 
 BLOCKED = -9e3

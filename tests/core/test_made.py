@@ -99,9 +99,9 @@ def test_the_same_command_gives_the_same_bytes_on_another_day(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    suffixes = "json", "csv", "html", "png"
+    suffixes = "json", "csv", "html", "png", "svg", "pdf"
     files = []
-    for epoch, count in ((EPOCH, 4), (EPOCH, 4), (str(int(EPOCH) + 86_400), 3)):
+    for epoch, count in ((EPOCH, 6), (EPOCH, 6), (str(int(EPOCH) + 86_400), 3)):
         outs = (word for end in suffixes[:count] for word in ("-o", f"x.{end}"))
         monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
         assert main(["lens", TEXT, "--position", "-1", "-q", *outs]) == 0

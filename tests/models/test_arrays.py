@@ -141,6 +141,7 @@ def put(layer: int, value: float) -> Any:
         (layers(), {"kind": "sideways"}, "no kind='sideways'; choose 'encoder' or"),
         ({"encoder_attentions": layers()}, {"kind": "decoder"}, "kind is for a single list"),
         (np.zeros((2, 3, T, 0), np.float32), {}, r"shape \[3, 5, 0\], which holds no weights"),
+        ([torch.zeros(0, T, T)], {}, r"layer 0 has shape \[0, 5, 5\], which holds no weights"),
     ],
 )
 def test_what_is_refused(attentions: Any, options: dict[str, Any], message: str) -> None:
@@ -153,6 +154,7 @@ def test_what_is_refused(attentions: Any, options: dict[str, Any], message: str)
     [
         ("words", "not str; ids need tokenizer"), ([1, 2], "not list of int; ids need tokenizer"),
         ([], "the list of tokens is empty"), (3, "tokens are a list of strings, .*, not int"),
+        (None, "tokens are a list of strings, one for each position, not NoneType"),
     ],
 )  # fmt: skip
 def test_tokens_of_the_wrong_type(tokens: Any, message: str) -> None:

@@ -89,12 +89,21 @@ def test_padding_and_keys_that_are_no_tokens() -> None:
     assert (allowed == np.array([True] * 3 + [False] * 2 + [True] * 2)).all()
 
 
-@pytest.mark.parametrize("fill", [-100.0, -1e4, -1e9, -float("inf")])
-def test_a_mask_that_adds_little_blocks_as_one_of_booleans(fill: float) -> None:
-    module = nn.MultiheadAttention(D, H, batch_first=True)
-    x, later = torch.randn(1, T, D), torch.ones(T, T).triu(1).bool()
+@pytest.mark.parametrize(
+    ("fill", "dtype"),
+    [
+        (fill, dtype)
+        for fill in (-100.0, -1e4, -float("inf"))
+        for dtype in (torch.float32, torch.half)
+    ]
+    + [(-1e9, torch.float32)],
+)
+def test_a_mask_that_adds_little_blocks_as_one_of_booleans(fill: float, dtype: torch.dtype) -> None:
+    """In half precision too, where weights of keys that nothing blocks may be 0."""
+    module = nn.MultiheadAttention(D, H, batch_first=True, dtype=dtype)
+    x, later = torch.randn(1, T, D, dtype=dtype), torch.ones(T, T).triu(1).bool()
     with av.watch(module) as watched:
-        module(x, x, x, attn_mask=torch.zeros(T, T).masked_fill(later, fill))
+        module(x, x, x, attn_mask=torch.zeros(T, T, dtype=dtype).masked_fill(later, fill))
     ((site, reach),) = watched.capture().reach.items()
     assert site.kind == "decoder"
     assert (reach.allowed(T, T) == ~later.numpy()).all()

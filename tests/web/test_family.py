@@ -235,7 +235,7 @@ addEventListener("message", ({{data}}) => {{
 }});</script>"""
 
 
-@pytest.mark.parametrize("name", ["view", "atlas", "flow", "lens"])
+@pytest.mark.parametrize("name", ["view", "atlas", "explain", "flow", "lens"])
 def test_a_page_in_a_frame_is_bare_and_says_how_high_it_is(
     browser: Any, pages: dict[str, Path], name: str, tmp_path: Path
 ) -> None:

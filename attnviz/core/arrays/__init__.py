@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from attnviz.core.arrays import on_numpy
 
 __all__ = [
-    "Array", "Bools", "Floats", "Integers", "Movable", "array", "converted", "doubles", "exact",
-    "fetched", "is_array", "mapped", "no_gradients", "norm", "of", "on_host", "to_numpy",
+    "Array", "Bools", "Floats", "Integers", "Movable", "Reals", "array", "converted", "doubles",
+    "exact", "fetched", "is_array", "mapped", "no_gradients", "norm", "of", "on_host", "to_numpy",
     "to_torch", "top",
 ]  # fmt: skip
 
@@ -36,6 +36,7 @@ else:
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Reals = NDArray[np.floating[Any]]  # of any precision
 
 _Part = TypeVar("_Part")
 

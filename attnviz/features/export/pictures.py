@@ -6,19 +6,14 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from attnviz import files
+from attnviz.core.arrays import Reals
 from attnviz.core.tokens import Sides
 from attnviz.drawing.style import Style
 from attnviz.drawing.tables import arrays_bytes
 from attnviz.errors import OutputError
 from attnviz.features.export import paths
-
-Map = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -31,7 +26,7 @@ class ExportPicture:
     caption: str  # below it: the model and the text
     sides: Sides  # the tokens on the axes of all its maps
     # for each head its title, (layer, head) and weights [T, S]
-    maps: tuple[tuple[str, tuple[int, int], Map], ...]
+    maps: tuple[tuple[str, tuple[int, int], Reals], ...]
 
 
 @dataclass(frozen=True, eq=False, slots=True)

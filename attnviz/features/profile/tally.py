@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core import arrays
-from attnviz.core.arrays import Array, Integers, fetched, to_numpy
+from attnviz.core.arrays import Array, Integers, Reals, fetched, to_numpy
 from attnviz.core.heads import Head, Layout, Site, SiteKind
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Rows
@@ -150,8 +150,6 @@ KEPT = 3  # rows of each sort
 SORTS = ("best", "random")
 LONGEST_TEXT = 500  # characters of a text that are kept
 
-Floats = NDArray[np.floating[Any]]
-
 _NONE = -1
 _FINE = 14  # bits of a row's value that count; rows that are equal up to that are equally good
 
@@ -223,7 +221,7 @@ class Watching:
     def __init__(self, batch: Sequence[Inputs], keys: Sequence[int], layout: Layout) -> None:
         self._batch, self._keys, self._layout = tuple(batch), tuple(keys), layout
         self._shown = scores_shown()
-        self._seen: list[dict[Site, Floats]] = [{} for _ in keys]
+        self._seen: list[dict[Site, Reals]] = [{} for _ in keys]
 
     def watch(self, item: int, site: Site, start: int, names: Sequence[str], values: Any) -> None:
         """Keep those scores [n, H, r] of some rows that show roles."""
@@ -233,7 +231,7 @@ class Watching:
             if name in names:
                 layer[role, :, rows] = values[names.index(name)]
 
-    def _layer(self, item: int, site: Site) -> Floats:
+    def _layer(self, item: int, site: Site) -> Reals:
         """[R, H, T] of a layer, NaN where nothing was seen."""
         if site not in self._seen[item]:
             length = len(self._batch[item].sides[site.kind].queries)
@@ -269,7 +267,7 @@ class Watching:
         return examples
 
 
-def _ranks(values: Floats, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], ...]:
+def _ranks(values: Reals, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int64], ...]:
     """How good each row is of each sort: by its value and then its hash, and by its hash alone."""
     fine = np.nan_to_num(values * ((1 << _FINE) - 1)).round().astype(np.int64)
     best = (fine << (62 - _FINE)) | (hashes >> np.uint64(2 + _FINE)).astype(np.int64)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.arrays import Reals
 from attnviz.core.heads import Head
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Source
@@ -36,7 +37,6 @@ from attnviz.features.profile.sampled.watch import (
     BINS,
     KEY_CLASSES,
     VECTORS,
-    Floats,
     LayerRows,
     RowWatch,
     chosen_by_site,
@@ -120,7 +120,7 @@ class TaskRows:
         self._readout = source.readout()
         shapes = {name: sums.whole.shape for name, sums in self._sums.exact().items()}
         self._float = {name: np.zeros(shape) for name, shape in shapes.items()}
-        self._values: list[tuple[NDArray[np.int64], Floats, Floats]] = []
+        self._values: list[tuple[NDArray[np.int64], Reals, Reals]] = []
         self._samples: list[RowSample] = []
         self._counted: dict[int, list[tuple[Hashes, NDArray[np.int64]]]] = defaultdict(list)
 
@@ -151,10 +151,10 @@ class TaskRows:
     def ran(self) -> None:
         """After its pass: effects of the rows that are kept whole; NaN for all others."""
         watch, heads = self.watch, self._sums.heads
-        self._found: list[Floats] = [
+        self._found: list[Reals] = [
             np.full((len(heads), item.length), np.nan) for item in watch.batch
         ]
-        self._deviations: list[Floats] = [np.zeros(0)] * len(self._found)
+        self._deviations: list[Reals] = [np.zeros(0)] * len(self._found)
         for n, (item, rows) in enumerate(zip(watch.batch, watch.whole, strict=True)):
             if self._effects and len(rows):
                 slopes, self._deviations[n] = effects(self._source, item, heads, self._readout)
@@ -216,7 +216,7 @@ class TaskRows:
         sums.sample.merge(*self._samples)
         return sums
 
-    def _add_values(self, values: Floats, norms: Floats) -> None:
+    def _add_values(self, values: Reals, norms: Reals) -> None:
         heads, _, kinds = values.shape
         numbers = np.arange(heads)[:, None, None] * len(CRITERIA) + np.arange(kinds)
         numbers = np.broadcast_to(numbers, values.shape)
@@ -229,13 +229,13 @@ class TaskRows:
         item: int,
         layers: Sequence[LayerRows],
         rows: NDArray[np.int64],
-        hot: tuple[Floats, Floats],
+        hot: tuple[Reals, Reals],
         names: Hashes,
     ) -> None:
         """Work out what uniform attention would do in each layer; once for equal masks."""
         traits, h = self.watch.traits[item], len(self._sums.heads)
         features = self.watch.features[item]
-        entries: list[tuple[LayerRows, Floats, Floats, tuple[Hashes, NDArray[np.int64]]]] = []
+        entries: list[tuple[LayerRows, Reals, Reals, tuple[Hashes, NDArray[np.int64]]]] = []
         for number, layer in enumerate(layers):
             cached = next((e for e in entries if np.array_equal(e[0].allowed, layer.allowed)), None)
             if cached is None:
@@ -268,8 +268,8 @@ class TaskRows:
         item: int,
         rows: NDArray[np.int64],
         text: tuple[int, tuple[int, int], SampledText],
-        values: Floats,
-        norms: Floats,
+        values: Reals,
+        norms: Reals,
     ) -> None:
         """Choose the rows that may be in the sample."""
         watch, sums = self.watch, self._sums

@@ -15,15 +15,13 @@ from numpy.typing import NDArray
 
 from attnviz.attention.contributions import sigma
 from attnviz.captures.trials import is_masked, next_tokens
-from attnviz.core.arrays import Array, to_numpy
+from attnviz.core.arrays import Array, Reals, to_numpy
 from attnviz.core.heads import Head, Site
 from attnviz.core.prompt import Inputs
 from attnviz.core.source import Donor, ForwardRequest, Rows, Source
 from attnviz.core.weights import OutputProjection, Readout
 from attnviz.corpus.relations import CLASSES, TokenTraits
 from attnviz.errors import ModelError
-
-Floats = NDArray[np.floating[Any]]
 
 BINS = 24
 """Stretches of a text, each twice as long as the one before: position i is in ⌊log₂(i + 1)⌋."""
@@ -83,7 +81,7 @@ class RowWatch:
     def __post_init__(self) -> None:
         self._by_site = chosen_by_site(self.heads)
         self.features = [_features(traits) for traits in self.traits]
-        self._grams: dict[Site, Floats | None] = {}
+        self._grams: dict[Site, Reals | None] = {}
 
     def watch(self, item: int, site: Site, start: int, names: Sequence[str], values: Any) -> None:
         """Take entropies from the scores of single rows [n, H, r]; blocks come before."""
@@ -142,7 +140,7 @@ class RowWatch:
             inside = (full >= rows.start) & (full < rows.start + r)
             layer.weights[:, inside, keys] = w[:, full[inside] - rows.start]
 
-    def vectors(self, item: int, site: Site) -> dict[str, Floats]:
+    def vectors(self, item: int, site: Site) -> dict[str, Reals]:
         """Give the q, k, v and z that are known of chosen heads, float32 [h, T, d or d_v]."""
         traits, layer = self.traits[item], self.layers[item, site]
         vectors = {"z": layer.z}
@@ -154,7 +152,7 @@ class RowWatch:
                 vectors[name] = of_heads[[index // shared for index in chosen]]
         return vectors
 
-    def _gram(self, site: Site) -> Floats | None:
+    def _gram(self, site: Site) -> Reals | None:
         """W_O W_Oᵀ of the chosen heads, [h, d_v, d_v]; None where W_O is not known."""
         if site not in self._grams:
             weight = self.outputs[site].weight
@@ -166,13 +164,13 @@ class RowWatch:
         return self._grams[site]
 
 
-def _norms(vectors: Floats, gram: Floats) -> Floats:
+def _norms(vectors: Reals, gram: Reals) -> Reals:
     """‖x W_O‖ of vectors [h, n, d_v], in float64."""
     exact = vectors.astype(np.float64)
     return np.sqrt(((exact @ gram) * exact).sum(-1).clip(0))
 
 
-def _features(traits: TokenTraits) -> Floats:
+def _features(traits: TokenTraits) -> Reals:
     """[S, len(KEY_CLASSES)], 1 for the keys of a class."""
     features = np.zeros((len(traits.words), len(KEY_CLASSES)), np.float32)
     features[np.arange(len(features)), traits.classes] = 1
@@ -191,7 +189,7 @@ def no_effects(source: Source) -> str:
 
 def effects(
     source: Source, item: Inputs, heads: Sequence[Head], readout: Readout
-) -> tuple[Floats, Floats]:
+) -> tuple[Reals, Reals]:
     """Take effects of rows, float32 [H, T] in nats, and σ of the last normalization [T].
 
     A text runs alone: which others are asked depends on what a worker has seen, and bits would.
